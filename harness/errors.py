@@ -82,23 +82,19 @@ class InvalidRequirement(UsageError, ValueError):
 class InvalidProfile(UsageError, ValueError):
     """A profile file is broken. The message names the file, the key, and what is accepted there.
 
-    ``found`` is ``None`` where the key is missing: TOML itself has no such value.
+    ``found`` is ``None`` where the key is missing: TOML itself has no such value. If the file cannot be read at all,
+    ``key`` is empty and ``found`` is the reason.
     """
 
     #: What kind of file it is.
     WHAT = "profile"
-    #: The key of a file that is not TOML.
-    SYNTAX = "TOML syntax"
 
     def __init__(self, path: Path | str, key: str, found: object, accepted: str) -> None:
         self.path = str(path)
         self.key = key
         self.found = found
         self.accepted = accepted
-        if key == self.SYNTAX:
-            what = f"{key}: {found}"
-        else:
-            what = f"{key} is missing" if found is None else f"{key} = {found!r}" if key else str(found)
+        what = f"{key} is missing" if found is None else f"{key} = {found!r}" if key else str(found)
         super().__init__(f"{self.WHAT} {self.path}: {what}; accepted: {accepted}")
 
 

@@ -42,7 +42,7 @@ def calibrate(
         require("scipy")
         if runs < calibration.FEWEST_RUNS:
             raise UsageError(f"--runs {runs}; accepted: {calibration.FEWEST_RUNS} or more (20 give a better estimate)")
-        rules, parsed = Rules(parse_share(threshold)), parse_command(command)
+        rules, parsed = Rules(parse_share(threshold, "--threshold")), parse_command(command)
         measured = []
         with temporary_folder("harness-calibrate-") as kept:
             say(f"{runs} runs; until they end, their output is in {kept}")

@@ -65,7 +65,7 @@ def compare(
 
     with clear_errors():
         require("scipy")
-        rules = Rules(parse_share(threshold))
+        rules = Rules(parse_share(threshold, "--threshold"))
         ways = [way for way in (files, ab, revisions) if way]
         if len(ways) != 1:
             raise UsageError(

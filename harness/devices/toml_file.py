@@ -31,7 +31,7 @@ def parse_toml(path: Path | str, text: str, refuse: type[InvalidProfile] = Inval
     try:
         content: dict[str, Any] = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
-        raise refuse(path, refuse.SYNTAX, str(error), "a TOML document") from error
+        raise refuse(path, "", f"TOML syntax: {error}", "a TOML document") from error
     return content
 
 
@@ -86,11 +86,9 @@ def _first_error(data: object, error: ValidationError, model: type[BaseModel]) -
         return f"{key}.{tag}", found, ", ".join(tags) + did_you_mean(found, tags)
     if field is not None:
         accepted = field.description or first["msg"]
-        return (
-            key,
-            found,
-            accepted if first["type"] != "finite_number" else accepted.replace("a number", "a finite number", 1),
-        )
+        if first["type"] == "finite_number":
+            accepted = accepted.replace("a number", "a finite number", 1)
+        return key, found, accepted
     keys = list(tables[0].model_fields)
     return key, found, "only the keys " + ", ".join(keys) + did_you_mean(first["loc"][-1], keys)
 

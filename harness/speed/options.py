@@ -13,13 +13,14 @@ def parse_budget_s(text: str) -> float:
     return seconds
 
 
-def parse_share(text: str) -> float:
-    """Parse a share above 0 and below 1, such as ``1%`` or ``0.01``. Raise UsageError if it is neither."""
+def parse_share(text: str, option: str = "share") -> float:
+    """Parse a share above 0 and below 1, such as ``1%`` or ``0.01``. Raise UsageError if ``option`` is neither."""
     number = _number(text.strip().removesuffix("%"))
     share = None if number is None else number / 100.0 if text.strip().endswith("%") else number
     if share is None or not 0.0 < share < 1.0:
         raise UsageError(
-            f"{text!r}; accepted: a percentage above 0% and below 100%, such as 1%, or a fraction, such as 0.01"
+            f"{option} {text!r}; accepted: a percentage above 0% and below 100%, such as 1%, or a fraction, such as "
+            "0.01"
         )
     return share
 

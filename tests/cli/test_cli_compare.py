@@ -99,7 +99,7 @@ def test_nothing_in_common_is_unknown(tmp_path: Path) -> None:
         (("base.json", "gone.json"), "gone.json: No such file or directory"),
         (("base.json", "empty.json"), "empty.json: is not JSON"),
         (("base.json", "base.json", "--ab", "a", "b"), "2 comparisons given; accepted: exactly one of"),
-        (("base.json", "base.json", "--threshold", "much"), "'much'; accepted: a percentage"),
+        (("base.json", "base.json", "--threshold", "much"), "--threshold 'much'; accepted: a percentage"),
         (("--ab", "", "b"), "command '' is empty"),
         (("--ab", "'a", "b"), "No closing quotation"),
         (("--ab", "no-such-program", "b"), "no-such-program cannot be started"),

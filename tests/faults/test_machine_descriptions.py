@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from pathlib import Path
 
 import pytest
@@ -23,7 +22,7 @@ FOLDER = Path(__file__).resolve().parents[2] / "profiles" / "fake"
 @pytest.mark.parametrize(
     ("given", "key", "accepted"),
     [
-        ("x =", "TOML syntax", "a TOML document"),
+        ("x =", "", "a TOML document"),
         ("schema_version = 1", "cards", "a table [cards] with `count`, `model`"),
         (text(2).replace("schema_version = 1", ""), "schema_version", "1"),
         (text(2).replace("schema_version = 1", "schema_version = 9"), "schema_version", "1"),
@@ -168,7 +167,7 @@ def test_what_is_wrong_in_a_file_is_one_line_with_file_key_and_what_is_accepted(
         read_description("machine.toml", given)
     assert caught.value.key == key
     assert accepted in caught.value.accepted
-    assert re.match(rf"description machine.toml: {re.escape(key)}[ :]", str(caught.value))
+    assert str(caught.value).startswith(f"description machine.toml: {key or 'TOML syntax:'} ")
     assert len(str(caught.value).splitlines()) == 1
     assert isinstance(caught.value, UsageError), "the command line answers it with exit code 2"
 

@@ -85,6 +85,34 @@ def test_an_op_that_one_device_leaves_out_is_named(devices: Devices) -> None:
     assert f"At one line, all devices but {three[1].parsed.short} run Mul (test_uneven" in first(found), found
 
 
+def test_a_loop_that_one_device_runs_less_often_is_named(devices: Devices) -> None:
+    """The reference computes in one op what the program computes in turns."""
+    three, table = devices[:3], tf.constant(TABLE)
+
+    def looked_up(ids: Any) -> Any:
+        return tf.tanh(tf.gather(table, ids))
+
+    def in_turns(turns: Callable[[int], int]) -> Callable[[Any], Any]:
+        def parallel(ids: Any) -> Any:
+            total = tf.zeros([1, 5])
+            for number, device in enumerate(three):
+                with tf.device(device.name):
+                    part = tf.zeros([1, 5])
+                    for turn in range(turns(number)):
+                        row = 4 * number + turn
+                        part += tf.cast(tf.equal(ids, row), tf.float32)[:, tf.newaxis] * tf.tanh(table[row])
+                total += part
+            return total
+
+        return parallel
+
+    assert verify(in_turns(lambda _: 4), looked_up, {"ids": IDS}, devices=three).passed
+    found = verify(in_turns(lambda number: 4 - number % 2), looked_up, {"ids": IDS}, devices=three)
+    said = f" runs 3 times on {three[1].parsed.short}, but 4 times on the other devices (test_uneven"
+    assert said in first(found), found
+    assert "all devices but" not in found.reason, found
+
+
 def test_devices_that_do_the_same_are_not_said_to_differ(devices: Devices) -> None:
     """All devices make the same mistake."""
     three = devices[:3]

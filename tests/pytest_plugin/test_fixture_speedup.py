@@ -113,7 +113,7 @@ def test_saved_runs_are_compared_as_ever_and_without_a_word_on_the_machine_and_o
     ("option", "why"),
     [
         ("--harness-speedup-budget=soon", "*--harness-speedup-budget: budget 'soon'; accepted: seconds above 0*"),
-        ("--harness-speedup-precision=2", "*--harness-speedup-precision: '2'; accepted: a percentage above 0%*"),
+        ("--harness-speedup-precision=2", "*--harness-speedup-precision: share '2'; accepted: a percentage above 0%*"),
     ],
 )
 def test_an_option_that_is_not_usable_is_refused(

@@ -34,7 +34,6 @@ from harness.judgement.diagnosis.replays import from_reference
 from harness.judgement.diagnosis.search import Search, searched
 from harness.judgement.diagnosis.siblings import (
     choosing,
-    odd_count,
     odd_part,
     odd_reading,
     rearranging,
@@ -46,7 +45,7 @@ from harness.judgement.diagnosis.siblings import (
     wrong_indices,
     zeros_instead,
 )
-from harness.judgement.diagnosis.uneven import AT_ONE_LINE, uneven_line
+from harness.judgement.diagnosis.uneven import AT_ONE_LINE, odd_count, uneven_line
 
 #: So many lines are named that only move data.
 _MOST_LINES = 2

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
 from itertools import zip_longest
 from typing import TYPE_CHECKING
 
@@ -17,7 +16,6 @@ from harness.judgement.diagnosis.origins import named_steps
 from harness.judgement.diagnosis.question import Array
 from harness.judgement.diagnosis.recorded import GIVEN, MOVES, Step, equal, named, titled
 from harness.judgement.diagnosis.wording import listed
-from harness.plural import plural
 
 if TYPE_CHECKING:
     from harness.judgement.diagnosis.search import Search
@@ -250,22 +248,6 @@ def unlike_siblings(search: Search, step: Step) -> str:
         if one is not None and other is not None and (one.kind, one.places) != (other.kind, other.places):
             return f"it reads the result of {named(one)}, but on {right.on} it reads that of {named(other)}"
     return ""
-
-
-def odd_count(search: Search, rows: Sequence[int]) -> tuple[Step, str] | None:
-    """Find the first op that the devices of these rows run more or less often than all other devices do.
-
-    Returns the op and the text that says so.
-    """
-    shards = {on: bool(set(own).intersection(rows)) for on, own in search.shards[1].items()}
-    ours, theirs = ([on for on, odd in shards.items() if odd is each] for each in (True, False))
-    runs = Counter((each.kind, each.place, each.on) for each in search.steps)
-    for step in (each for each in search.steps if each.computes and len(theirs) > 1):
-        own, others = ({runs[step.kind, step.place, on] for on in each} for each in (ours, theirs))
-        if len(own) == len(others) == 1 and own != others and 0 not in own | others and step.place:
-            often, usual = (plural(max(each), "time") for each in (own, others))
-            return step, f"{step.kind} runs {often} on {listed(ours)}, but {usual} on the other devices"
-    return None
 
 
 def turn_of(search: Search, step: Step) -> str:

@@ -1,4 +1,4 @@
-"""Ops that some devices run and others do not, at a line that is meant to do the same on each device.
+"""Ops that some devices run and others do not, or more often, at a line that is meant to do the same on each device.
 
 They tell where to look if the reference has nothing to compare with, as when it looks up in one op what the program
 adds up over the devices.
@@ -7,13 +7,13 @@ adds up over the devices.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
-from functools import partial
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 from harness.judgement.arithmetic import MOVEMENT
 from harness.judgement.diagnosis.recorded import GIVEN, Step
 from harness.judgement.diagnosis.wording import listed
+from harness.plural import plural
 
 if TYPE_CHECKING:
     from harness.judgement.diagnosis.search import Search
@@ -23,12 +23,12 @@ AT_ONE_LINE = "at one line,"
 
 
 class _Uneven(NamedTuple):
-    """A line that devices run in two ways: the fewer devices and the others, and the op types that only these run."""
+    """A line that devices run in two ways: the fewer devices and the others, each with how often it runs which ops."""
 
     few: list[str]
     others: list[str]
-    own: list[str]
-    theirs: list[str]
+    own: Counter[str]
+    theirs: Counter[str]
     steps: list[Step]
 
 
@@ -39,50 +39,71 @@ def uneven_line(search: Search, expected: Step | None) -> tuple[Step, str] | Non
     its ops read nothing that another device computed, and one op more or less only if no other device differs. If the
     reference runs one of these ops there (``expected``), that says more.
     """
-    found = [each for each in _uneven(search) if all(map(partial(_is_separate, search), each.steps))]
-    line = next((each for each in found if each.own and each.theirs), None)
-    if line is None and len({(*each.few, bool(each.own)) for each in found}) == 1:
+    found = list(_uneven(search))
+    line = next((each for each in found if each.own - each.theirs and each.theirs - each.own), None)
+    if line is None and len({(*each.few, bool(each.own - each.theirs)) for each in found}) == 1:
         line = found[-1]
-    if line is None or (expected is not None and expected.kind in line.own + line.theirs):
+    if line is None:
         return None
-    kinds = line.own or line.theirs
-    step = next(each for each in line.steps if each.kind in kinds and (each.on in line.few) == bool(line.own))
-    few, other = listed(line.few), line.others[0]
-    if line.own and line.theirs:
-        run = "runs" if len(line.few) == 1 else "run"
-        rest = f"{other} runs" if len(line.others) == 1 else "the other devices run"
-        text = f"{few} {run} {listed(line.own)} where {rest} {listed(line.theirs)}"
-    elif line.own:
-        text = f"only {few} {'runs' if len(line.few) == 1 else 'run'} {listed(kinds)}"
-    elif len(line.others) == 1:
-        text = f"only {other} runs {listed(kinds)}"
+    more, less = line.own - line.theirs, line.theirs - line.own
+    if expected is not None and expected.kind in more | less:
+        return None
+    kind = next(iter(more or less))
+    step = next(each for each in line.steps if each.kind == kind)
+    few, rest = listed(line.few), "the other devices" if len(line.others) > 1 else line.others[0]
+    run, theirs = ("runs" if len(each) == 1 else "run" for each in (line.few, line.others))
+    if line.own[kind] and line.theirs[kind]:
+        text = _more_or_less(kind, line.few, line.own[kind], line.theirs[kind])
+    elif more and less:
+        text = f"{few} {run} {listed([*more])} where {rest} {theirs} {listed([*less])}"
+    elif more:
+        text = f"only {few} {run} {listed([*more])}"
     else:
-        text = f"all devices but {few} run {listed(kinds)}"
+        text = f"{'all devices but ' + few if len(line.others) > 1 else 'only ' + rest} {theirs} {listed([*less])}"
     return step, f"{AT_ONE_LINE} {text}"
 
 
+def odd_count(search: Search, rows: Sequence[int]) -> tuple[Step, str] | None:
+    """Find the first op that the devices of these rows run more or less often than all other devices do.
+
+    Returns the op and the text that says so.
+    """
+    shards = {on: bool(set(own).intersection(rows)) for on, own in search.shards[1].items()}
+    ours, theirs = ([on for on, odd in shards.items() if odd is each] for each in (True, False))
+    runs = Counter((each.kind, each.place, each.on) for each in search.steps)
+    for step in (each for each in search.steps if each.computes and len(theirs) > 1):
+        own, others = ({runs[step.kind, step.place, on] for on in each} for each in (ours, theirs))
+        if len(own) == len(others) == 1 and own != others and 0 not in own | others and step.place:
+            return step, _more_or_less(step.kind, ours, max(own), max(others))
+    return None
+
+
+def _more_or_less(kind: str, few: Sequence[str], own: int, theirs: int) -> str:
+    return f"{kind} runs {plural(own, 'time')} on {listed(few)}, but {plural(theirs, 'time')} on the other devices"
+
+
 def _uneven(search: Search) -> Iterator[_Uneven]:
+    behind = _computed_by(search)
     for runs in _lines(search):
         ways: dict[tuple[str, ...], list[str]] = {}
         for on, steps in runs.items():
-            ways.setdefault(tuple(step.kind for step in steps), []).append(on)
-        if len(ways) == 2:
+            ways.setdefault(tuple(sorted(step.kind for step in steps)), []).append(on)
+        if len(ways) == 2 and all(behind[id(step)] <= {on} for on, steps in runs.items() for step in steps):
             (usual, others), (odd, few) = sorted(ways.items(), key=lambda way: -len(way[1]))
-            own, theirs = ([*(Counter(one) - Counter(two))] for one, two in ((odd, usual), (usual, odd)))
-            if own or theirs:
-                yield _Uneven(few, others, own, theirs, [step for steps in runs.values() for step in steps])
+            yield _Uneven(
+                few, others, Counter(odd), Counter(usual), [each for steps in runs.values() for each in steps]
+            )
 
 
-def _is_separate(search: Search, step: Step) -> bool:
-    """Whether no other device computed anything that a step depends on."""
-    seen, new = {id(step)}, [step]
-    while new:
-        made = [search.maker[name] for each in new for name in each.inputs if name in search.maker]
-        new = [each for each in {id(each): each for each in made}.values() if id(each) not in seen]
-        seen.update(map(id, new))
-        if any(each.on != step.on and each.kind not in MOVEMENT | GIVEN for each in new):
-            return False
-    return True
+def _computed_by(search: Search) -> dict[int, frozenset[str]]:
+    """For each step, the devices that computed what it depends on, and its own."""
+    found: dict[int, frozenset[str]] = {}
+    for step in search.steps:
+        own = {step.on} if step.kind not in MOVEMENT | GIVEN else set()
+        found[id(step)] = frozenset(own).union(
+            *(found.get(id(search.maker[name]), ()) for name in step.inputs if name in search.maker)
+        )
+    return found
 
 
 def _lines(search: Search) -> Iterator[dict[str, list[Step]]]:
