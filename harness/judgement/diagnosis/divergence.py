@@ -77,7 +77,7 @@ def first_difference(question: Question) -> Iterator[Cause]:
             step, sentence = mend
             on = f" on {step.on}" if step.device else ""
             yield Cause(f"{titled(step)}{on}: {sentence}", place_of_step(step, search.shared), evidence=(refused,))
-        # An op of a type that the reference does not run is rather another way to the same result than a fault.
+        # The reference runs no op of this type: it computes the result in another way, so this op is hardly the fault.
         alone = not origin.contrast and all(each.kind != origin.step.kind for each in search.whole)
         if alone and (uneven := uneven_line(search, origin.expected)) is not None:
             step, sentence = uneven

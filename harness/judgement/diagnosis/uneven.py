@@ -33,11 +33,11 @@ class _Uneven(NamedTuple):
 
 
 def uneven_line(search: Search, expected: Step | None) -> tuple[Step, str] | None:
-    """Find a line at which some devices run other ops than the others: one of these ops, and the text that says so.
+    """Find a line at which some devices run different ops than the others. Return one of these ops and a sentence.
 
-    Stages differ, and the first or the last shard may have an op more or less than the others. So a line counts only if
-    its ops read nothing that another device computed, and one op more or less only if no other device differs. If the
-    reference runs one of these ops there (``expected``), that says more.
+    Stages of a pipeline differ rightly, and the first or the last shard may need one op more or fewer. So a line counts
+    only if its ops read nothing that another device computed, and one op more or fewer counts only if no other device
+    differs. Return ``None`` if one of these ops is ``expected``, what the reference runs there: to say so helps more.
     """
     found = list(_uneven(search))
     line = next((each for each in found if each.own - each.theirs and each.theirs - each.own), None)
@@ -66,7 +66,7 @@ def uneven_line(search: Search, expected: Step | None) -> tuple[Step, str] | Non
 def odd_count(search: Search, rows: Sequence[int]) -> tuple[Step, str] | None:
     """Find the first op that the devices of these rows run more or less often than all other devices do.
 
-    Returns the op and the text that says so.
+    Return the op and a sentence.
     """
     shards = {on: bool(set(own).intersection(rows)) for on, own in search.shards[1].items()}
     ours, theirs = ([on for on, odd in shards.items() if odd is each] for each in (True, False))
