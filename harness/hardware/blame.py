@@ -16,6 +16,8 @@ from harness.records import Card, Finding
 
 #: 0.975 quantile of the normal distribution: two-sided intervals of 95 %.
 _Z = 1.959964
+#: What happens less often is not taken for chance.
+_CHANCE = 0.05
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,12 +99,19 @@ def blame_computing(trials: Sequence[Trial]) -> list[Blame]:
     if _all_alike(trials):
         return [Blame("all", len(wrong), len(trials))]
     cards = _cards(trials)
-    suspects = [Blame("card", 0, 0, card=card) for card in cards]
+    by_card = [Blame("card", 0, 0, card=card) for card in cards]
     # With one card, an index cannot be told from the card.
-    if len(cards) > 1:
-        indices = sorted({trial.index for trial in trials if trial.index is not None})
-        suspects += [Blame("index", 0, 0, index=index) for index in indices]
-    return _explain(trials, suspects)
+    if len(cards) == 1:
+        return _explain(trials, by_card)
+    indices = sorted({trial.index for trial in trials if trial.index is not None})
+    blamed = _explain(trials, by_card + [Blame("index", 0, 0, index=index) for index in indices])
+    found = [each for each in blamed if each.kind == "index"]
+    if found and all(each.intermittent for each in found):
+        # Of cards that are all wrong now and then, chance makes some index the one with the most wrong results.
+        alone = _explain(trials, by_card)
+        if len(alone) <= len(blamed) and all(_wrong_all_over(each, trials) for each in alone):
+            return alone
+    return blamed
 
 
 def blame_copying(trials: Sequence[Trial]) -> list[Blame]:
@@ -119,17 +128,18 @@ def _explain(trials: Sequence[Trial], suspects: Sequence[Blame]) -> list[Blame]:
     covered = [{at for at, trial in enumerate(trials) if suspect.covers(trial)} for suspect in suspects]
     left = {at for at, trial in enumerate(trials) if trial.wrong}
     wrong = frozenset(left)
+    all_over = [_wrong_all_over(suspect, trials) for suspect in suspects]
     blamed: list[Blame] = []
     for always in (True, False):
         while left:
             scores = [
-                (len(each & left), len(each & wrong) / len(each))
+                (likely and bool(each & left), len(each & left), len(each & wrong) / len(each))
                 if each and (not always or each <= wrong)
-                else (0, 0.0)
-                for each in covered
+                else (False, 0, 0.0)
+                for each, likely in zip(covered, all_over, strict=True)
             ]
             best = max(scores)
-            if not best[0]:
+            if not best[1]:
                 break
             # Of equal explanations the first one, which is the likeliest.
             chosen = scores.index(best)
@@ -143,6 +153,23 @@ def _explain(trials: Sequence[Trial], suspects: Sequence[Blame]) -> list[Blame]:
             )
             left -= mine
     return blamed
+
+
+def _wrong_all_over(suspect: Blame, trials: Sequence[Trial]) -> bool:
+    """Return whether what a cause covers is wrong at each index, or at each other card, or was right there by chance.
+
+    Two bad links of a card are wrong at two of its ends only, so the card is not the cause.
+    """
+    counts: dict[object, tuple[int, int]] = {}
+    for trial in trials:
+        if suspect.covers(trial):
+            end = trial.card if suspect.kind in ("index", "out-of") else trial.source or trial.index
+            wrong, count = counts.get(end, (0, 0))
+            counts[end] = wrong + trial.wrong, count + 1
+    hit = [each for each in counts.values() if each[0]]
+    share = sum(count for _, count in hit) / max(1, sum(count for _, count in counts.values()))
+    # If all ends were wrong as often: the chance that all wrong results are at so few of them, whichever these are.
+    return math.comb(len(counts), len(hit)) * share ** sum(wrong for wrong, _ in hit) > _CHANCE
 
 
 def _programs_always_wrong(trials: Sequence[Trial]) -> tuple[str, ...]:

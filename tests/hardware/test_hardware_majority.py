@@ -64,6 +64,26 @@ def test_a_card_that_is_wrong_at_times_is_told_from_an_index(seed: int) -> None:
     assert low < blame[0].wrong / blame[0].trials < high
 
 
+@pytest.mark.parametrize("cards", [2, 3, 4])
+def test_cards_that_are_all_wrong_at_times_are_told_from_indices(cards: int) -> None:
+    every = {(card, index) for card in CARDS[:cards] for index in range(cards)}
+    for seed in range(40):
+        trials = [
+            each for each in computed(every, 60, 0.2, seed) if each.card in CARDS[:cards] and (each.index or 0) < cards
+        ]
+        assert sorted(named(blame_computing(trials))) == [("card", card) for card in CARDS[:cards]], seed
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_an_index_and_a_card_that_are_wrong_at_times_are_both_named(seed: int) -> None:
+    index = {(card, 1) for card in CARDS}
+    card = {("GPU:2", each) for each in range(4)}
+    assert named(blame_computing(computed(index, 60, 0.2, seed))) == [("index", 1)]
+    assert sorted(named(blame_computing(computed(index | card, 60, 0.2, seed)))) == [("card", "GPU:2"), ("index", 1)]
+    two = [each for each in computed(index | card, 60, 0.2, seed) if each.card in CARDS[1:3]]
+    assert sorted(named(blame_computing(two))) == [("card", "GPU:2"), ("index", 1)], "of two cards too"
+
+
 def test_one_wrong_result_alone_is_not_said_to_be_sure() -> None:
     trials = [*computed(set()), Trial("GPU:1", True, 2, program="p")]
     (blame,) = blame_computing(trials)
@@ -95,6 +115,15 @@ def test_an_ordered_pair_is_told_from_its_way_back_and_from_its_cards() -> None:
     assert named(blame_copying(copied(out_of))) == [("out-of", "GPU:0")]
     two = ("GPU:0", "GPU:1")
     assert named(blame_copying(copied({two}, two))) == [("pair", "GPU:0", "GPU:1")], "of two cards, the pair"
+
+
+@pytest.mark.parametrize("probability", [0.4, 1.0])
+def test_two_pairs_of_a_card_are_told_from_the_card(probability: float) -> None:
+    pairs = {("GPU:0", "GPU:1"), ("GPU:0", "GPU:3")}
+    trials = [each for _ in range(4) for each in copied(pairs, probability=probability)]
+    assert sorted(named(blame_copying(trials))) == [("pair", *pair) for pair in sorted(pairs)]
+    out_of = {("GPU:0", card) for card in CARDS[1:]}
+    assert named(blame_copying(copied(out_of, probability=probability))) == [("out-of", "GPU:0")]
 
 
 def test_a_pair_that_is_wrong_at_times_is_named_with_its_rate() -> None:

@@ -142,7 +142,7 @@ def work(
             load.during.append(machine.reading(load.card.label))
 
     trials: list[Trial] = []
-    while machine.clock_s() - began < LOAD_S[level]:
+    while not trials or machine.clock_s() - began < LOAD_S[level]:
         # The cards take turns at each index, so that a wrong index is not taken for a wrong card.
         turn = len(trials) // len(loads) % len(loads)
         order = [*loads[turn:], *loads[:turn]]
