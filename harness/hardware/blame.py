@@ -45,7 +45,9 @@ class Trials:
 
 @dataclass(frozen=True, slots=True)
 class Blame:
-    """A cause of wrong results: ``wrong`` of its ``trials``. ``sure`` is false if another cause explains as much.
+    """A cause of wrong results: ``wrong`` of its ``trials``.
+
+    ``sure`` is false if another cause explains as much, or if copies of a card with some of the others were all right.
 
     ``card`` is the card, or the target of a pair whose source is ``source``. ``programs`` are set if it is always wrong
     in these and never in others; the counts are then of these.
@@ -148,11 +150,23 @@ def _explain(trials: Sequence[Trial], suspects: Sequence[Blame]) -> list[Blame]:
             named, of = _programs_always_wrong([trials[at] for at in covered[chosen]]), covered[chosen]
             if named:
                 of = {at for at in of if trials[at].program in named}
-            blamed.append(
-                replace(suspects[chosen], wrong=len(of & wrong), trials=len(of), sure=rivals == 0, programs=named)
-            )
+            sure = rivals == 0
+            if suspects[chosen].kind in ("into", "out-of"):
+                sure = all(count for count, _ in _by_end(suspects[chosen], trials))
+            blamed.append(replace(suspects[chosen], wrong=len(of & wrong), trials=len(of), sure=sure, programs=named))
             left -= mine
     return blamed
+
+
+def _by_end(suspect: Blame, trials: Sequence[Trial]) -> list[tuple[int, int]]:
+    """Return how many trials that a cause covers were wrong, and how many there were, at each index or other card."""
+    counts: dict[object, tuple[int, int]] = {}
+    for trial in trials:
+        if suspect.covers(trial):
+            end = trial.card if suspect.kind in ("index", "out-of") else trial.source or trial.index
+            wrong, count = counts.get(end, (0, 0))
+            counts[end] = wrong + trial.wrong, count + 1
+    return list(counts.values())
 
 
 def _wrong_all_over(suspect: Blame, trials: Sequence[Trial]) -> bool:
@@ -160,16 +174,11 @@ def _wrong_all_over(suspect: Blame, trials: Sequence[Trial]) -> bool:
 
     Two bad links of a card are wrong at two of its ends only, so the card is not the cause.
     """
-    counts: dict[object, tuple[int, int]] = {}
-    for trial in trials:
-        if suspect.covers(trial):
-            end = trial.card if suspect.kind in ("index", "out-of") else trial.source or trial.index
-            wrong, count = counts.get(end, (0, 0))
-            counts[end] = wrong + trial.wrong, count + 1
-    hit = [each for each in counts.values() if each[0]]
-    share = sum(count for _, count in hit) / max(1, sum(count for _, count in counts.values()))
+    ends = _by_end(suspect, trials)
+    hit = [each for each in ends if each[0]]
+    share = sum(count for _, count in hit) / max(1, sum(count for _, count in ends))
     # If all ends were wrong as often: the chance that all wrong results are at so few of them, whichever these are.
-    return math.comb(len(counts), len(hit)) * share ** sum(wrong for wrong, _ in hit) > _CHANCE
+    return math.comb(len(ends), len(hit)) * share ** sum(wrong for wrong, _ in hit) > _CHANCE
 
 
 def _programs_always_wrong(trials: Sequence[Trial]) -> tuple[str, ...]:
@@ -244,7 +253,12 @@ def copying_findings(
         else:
             way, does = ("into", "receives") if each.kind == "into" else ("out of", "sends")
             where = f"copies {way} {label}"
-            message = f"corrupts the copies that it {does}, {rate}, whichever device is at the other end"
+            sure = (
+                "whichever device is at the other end"
+                if each.sure
+                else "but there were too few trials to tell whether the device or some of its links are the cause"
+            )
+            message = f"corrupts the copies that it {does}, {rate}, {sure}"
         yield finding(
             "corruption",
             cards[label],
@@ -260,7 +274,7 @@ def copying_findings(
 def _rate(blame: Blame) -> str:
     if not blame.intermittent:
         of = f" of {', '.join(blame.programs)}" if blame.programs else ""
-        return f"in all {blame.trials:,} trials{of}"
+        return f"in {'the only trial' if blame.trials == 1 else f'all {blame.trials:,} trials'}{of}"
     low, high = wilson(blame.wrong, blame.trials)
     return (
         f"in {blame.wrong:,} of {blame.trials:,} trials ({blame.wrong / blame.trials:.2%}, 95% interval {low:.2%} to "

@@ -47,8 +47,9 @@ def worked(driver: Drivers, cards: Iterable[int], seconds: float) -> None:
 
 
 def blamed(made: Machine, findings: Iterable[Finding]) -> set[Subject]:
-    """Who is named by findings: the slots of cards, ordered pairs of them."""
-    return {_subject(made, finding) for finding in findings}
+    """Who is named by findings: the slots of cards, ordered pairs of them. Some accuse nobody."""
+    named = (each for each in findings if each.device is not None or each.pair or each.kind == "software")
+    return {_subject(made, finding) for finding in named}
 
 
 def _subject(made: Machine, finding: Finding) -> Subject:

@@ -79,6 +79,14 @@ FAULTY = [
     Machine(2, L4, ["stale pair = [0, 1]"], "corruption", {(0, 1)}),
     Machine(4, H100, [f"zeros pair = [0, {to}]" for to in (1, 2, 3)], "copies corruption collectives", {0}),
     Machine(4, H100, [f"pair-flip pair = [{of}, 2]" for of in (0, 1, 3)], "corruption collectives", {2}),
+    # Few copies of each: the other links of the card are right, which the check has to find out.
+    Machine(
+        5,
+        A100,
+        [f"pair-flip pair = [1, {to}], probability = 0.5" for to in (2, 4)],
+        "copies corruption",
+        {(1, 2), (1, 4)},
+    ),
     Machine(4, H100, ["collective-drop card = 1"], "collectives", {1}),
     Machine(4, H200, ["collective-drop card = 0"], "collectives", {0}),
     # As many cards as in the line above: a process keeps its groups of collectives.

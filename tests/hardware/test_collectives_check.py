@@ -60,10 +60,25 @@ def test_a_broadcast_that_sends_nothing_names_the_card_that_sends() -> None:
     broadcast = {finding.device for finding in outcome.findings if finding.where == "broadcast by reduce-to-one"}
     assert broadcast == {CARDS[0].device}
     arrays = _arrays()
-    for wrong in ((1, 2, 3), (0,), (2,)):
-        found = [arrays[0] * (2 if number in wrong else 1) for number in range(4)]
-        named = [each.device for each in judge_collective("broadcast", "nccl", CARDS, arrays, found)]
-        assert named == [CARDS[number].device for number in wrong]
+    for wrong in (0, 2):
+        found = [arrays[0] * (2 if number == wrong else 1) for number in range(4)]
+        (finding,) = judge_collective("broadcast", "nccl", CARDS, arrays, found)
+        assert finding.device == CARDS[wrong].device
+
+
+@pytest.mark.parametrize("kind", ["all-reduce", "all-gather", "broadcast"])
+def test_what_went_wrong_once_and_was_passed_on_accuses_no_card(kind: str) -> None:
+    found = [each.copy() for each in expected(kind, _arrays())]
+    for number in (1, 3):
+        found[number][1] = np.nextafter(found[number][1], np.float32(np.inf))
+    (finding,) = judge_collective(kind, "ring", CARDS, _arrays(), found)
+    assert finding.device is None
+    assert finding.message.startswith("GPU:1, GPU:3 hold the same 1 wrong element after")
+    found[3][1] += 1
+    assert [each.device for each in judge_collective(kind, "ring", CARDS, _arrays(), found)] == [
+        CARDS[1].device,
+        CARDS[3].device,
+    ]
 
 
 @pytest.mark.parametrize("kind", KINDS)

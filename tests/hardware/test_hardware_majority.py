@@ -126,6 +126,14 @@ def test_two_pairs_of_a_card_are_told_from_the_card(probability: float) -> None:
     assert named(blame_copying(copied(out_of, probability=probability))) == [("out-of", "GPU:0")]
 
 
+def test_few_wrong_copies_do_not_tell_a_card_from_its_links_for_sure() -> None:
+    few = [Trial(card, number < 2, source="GPU:0") for number, card in enumerate((*CARDS[1:], *CARDS[1:]))]
+    (blame,) = blame_copying(few)
+    assert (blame.kind, blame.sure) == ("out-of", False)
+    (every,) = blame_copying([Trial(card, at == 0, source="GPU:0") for at in range(2) for card in CARDS[1:]])
+    assert (every.kind, every.sure) == ("out-of", True)
+
+
 def test_a_pair_that_is_wrong_at_times_is_named_with_its_rate() -> None:
     (blame,) = blame_copying(copied({("GPU:2", "GPU:0")}, probability=0.5))
     assert (blame.kind, blame.source, blame.card, blame.intermittent) == ("pair", "GPU:2", "GPU:0", True)

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from harness.checking.check import Check, CheckContext, CheckOutcome, Driver, Level
 from harness.hardware.account import Account, on_machine
-from harness.hardware.blame import Trials, blame_copying, copying_findings
+from harness.hardware.blame import Trials, copying_findings
 from harness.hardware.collectives.judge import (
     KINDS,
     LEAST_S,
@@ -21,7 +21,7 @@ from harness.hardware.collectives.judge import (
     judge_bandwidth,
     judge_collective,
 )
-from harness.hardware.corruption.measure import copy
+from harness.hardware.corruption.measure import blame_copies, copy
 from harness.hardware.finding import amount, finding
 from harness.hardware.machine import Machine, NoLibrary
 from harness.records import Figure, Finding, Quantity, Verdict
@@ -96,8 +96,9 @@ def _check(machine: Machine, account: Account, context: CheckContext) -> str:
 def _blame_copies(machine: Machine, account: Account, context: CheckContext) -> None:
     """Look for wrong copies, of a pair or of one card. If there are some, they are the cause of the wrong result."""
     trials = Trials()
-    copy(machine, Level.QUICK, context.seed, trials)
-    blamed = list(copying_findings(blame_copying(trials.trials), account.cards, {}))
+    # More than other checks make at first: a pair that is wrong in one of ten copies is missed once in 70 times.
+    copy(machine, Level.STANDARD, context.seed, trials)
+    blamed = list(copying_findings(blame_copies(machine, context.seed, trials), account.cards, {}))
     if not blamed:
         return
     wrong = sorted({each.where for each in account.findings if each.kind == "corruption"})

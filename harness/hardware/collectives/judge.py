@@ -119,12 +119,25 @@ def judge_collective(
         every, one = "the share of each device, counted once", f"one {how} the result"
         return [_finding(where, algorithm, cards[number], every, one, message) for number in numbers]
     findings = []
-    for number in wrong:
-        card, each = cards[number], differ[number]
-        message = f"holds {plural(each.elements, 'wrong element')} after {where}"
+    for group in _alike(wrong, found):
+        each = differ[group[0]]
+        held = f"{plural(each.elements, 'wrong element')} after {where}"
         values = [f"element {list(each.index)}: {value}" for value in (each.expected, each.found)]
-        findings.append(_finding(where, algorithm, card, values[0], values[1], message))
+        if len(group) == 1:
+            findings.append(_finding(where, algorithm, cards[group[0]], values[0], values[1], f"holds {held}"))
+        else:
+            labels = ", ".join(cards[number].label for number in group)
+            message = f"{labels} hold the same {held}, which went wrong on one of them or on the way there"
+            findings.append(_finding(where, algorithm, None, values[0], values[1], message))
     return findings
+
+
+def _alike(wrong: Sequence[int], found: Sequence[NDArray[Any]]) -> list[list[int]]:
+    """Group the cards that hold the same: what one of them computed or received wrongly was passed on to the others."""
+    groups: dict[bytes, list[int]] = {}
+    for number in wrong:
+        groups.setdefault(found[number].tobytes(), []).append(number)
+    return list(groups.values())
 
 
 def _share(

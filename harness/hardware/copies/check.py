@@ -6,9 +6,10 @@ from dataclasses import replace
 
 from harness.checking.check import Check, CheckContext, CheckOutcome, Level
 from harness.hardware.account import Account, on_machine
-from harness.hardware.blame import blame_copying, copying_findings
+from harness.hardware.blame import copying_findings
 from harness.hardware.copies.judge import copy_findings
 from harness.hardware.copies.measure import ACROSS, BOTH, TO_CARD, TO_HOST, Course
+from harness.hardware.corruption.measure import blame_copies
 from harness.hardware.machine import Machine
 from harness.hardware.profile import profiles_of
 from harness.hardware.profile_rates import COPIES
@@ -49,7 +50,8 @@ def _check(machine: Machine, account: Account, context: CheckContext) -> str:
     course = Course(machine, account, context.seed, timed_once=software)
     course.run(sizes)
     cards = account.cards
-    account.add(*copying_findings(blame_copying(course.trials.trials), cards, course.trials.details))
+    blamed = blame_copies(machine, context.seed, course.trials)
+    account.add(*copying_findings(blamed, cards, course.trials.details))
     _judge(course, sizes, context)
     count = len(cards)
     account.scope.append(

@@ -7,12 +7,11 @@ from harness.hardware.account import Account, on_machine
 from harness.hardware.blame import (
     Trials,
     blame_computing,
-    blame_copying,
     computing_findings,
     copying_findings,
     unseen_rate,
 )
-from harness.hardware.corruption.measure import COPIED_BYTES, compute, copy, prepare
+from harness.hardware.corruption.measure import COPIED_BYTES, blame_copies, compute, copy, prepare
 from harness.hardware.machine import Machine
 from harness.plural import plural
 
@@ -41,8 +40,9 @@ def _check(machine: Machine, account: Account, context: CheckContext) -> str:
     copied = Trials()
     for found in copy(machine, context.level, context.seed, copied):
         account.add_once(found)
+    blamed = blame_copies(machine, context.seed, copied)
     copies = len(copied.trials)
-    account.add(*copying_findings(blame_copying(copied.trials), cards, copied.details))
+    account.add(*copying_findings(blamed, cards, copied.details))
     account.count(*(cards if copies else ()), values=copies * COPIED_BYTES // 8, ops=2 * copies)
 
     runs = count // max(1, len(cards))

@@ -10,7 +10,7 @@ import numpy as np
 
 from harness.checking.check import Level
 from harness.hardware.bits import changed_bits
-from harness.hardware.blame import Trial, Trials
+from harness.hardware.blame import Blame, Trial, Trials, blame_copying
 from harness.hardware.delivery import judge_delivery
 from harness.hardware.known_answers import KnownAnswer, digest, digest_of, digest_weights, known_answers
 from harness.hardware.machine import Buffer, Job, Machine, Pattern
@@ -127,3 +127,12 @@ def copy(machine: Machine, level: Level, seed: int, into: Trials) -> list[Findin
                     mismatch = machine.mismatch(machine.move(made, target), pattern)
                     faulty.append(judge_delivery(machine, made, source, target, mismatch, pattern, COPIED_BYTES, into))
     return list(filter(None, faulty))
+
+
+def blame_copies(machine: Machine, seed: int, trials: Trials) -> list[Blame]:
+    """Find out whether a card or its links are to blame for wrong copies, with more copies where the trials are few."""
+    blamed = blame_copying(trials.trials)
+    if any(not each.sure for each in blamed):
+        copy(machine, Level.STANDARD, seed, trials)
+        blamed = blame_copying(trials.trials)
+    return blamed
