@@ -91,6 +91,22 @@ def test_one_wrong_bit_on_one_card_names_that_card(kind: str) -> None:
     assert "element [1]" in finding.found
 
 
+class WrongSum(NumpyMachine):
+    """Adds up wrongly on the first card, which sends all others the sum or their parts of it."""
+
+    def collective(self, kind: str, algorithm: str, arrays: Sequence[NDArray[Any]]) -> list[NDArray[Any]]:
+        found = super().collective(kind, algorithm, arrays)
+        if algorithm == "reduce-to-one" and kind in ("all-reduce", "reduce-scatter"):
+            for each in found if kind == "all-reduce" else found[2:3]:
+                each[0] += 1
+        return found
+
+
+def test_a_wrong_part_of_a_sum_that_was_made_elsewhere_accuses_no_card() -> None:
+    outcome = CHECK.run(context(WrongSum(CARDS)))
+    assert [(each.where, each.device) for each in outcome.findings] == [("all-reduce by reduce-to-one", None)]
+
+
 def test_a_share_that_is_counted_twice_is_told_from_one_that_is_missing() -> None:
     found = [each + _arrays()[1] for each in expected("all-reduce", _arrays())]
     (finding,) = judge_collective("all-reduce", "nccl", CARDS, _arrays(), found)
@@ -160,7 +176,8 @@ class _Stale(NumpyMachine):
 def test_what_an_earlier_run_left_in_memory_cannot_pass_for_a_result() -> None:
     outcome = CHECK.run(context(_Stale(CARDS)))
     assert outcome.verdict is Verdict.FAIL
-    assert {finding.where.partition(" by ")[0] for finding in outcome.findings} == set(KINDS)
+    # Shares of a wrong all-reduce add nothing.
+    assert {finding.where.partition(" by ")[0] for finding in outcome.findings} == set(KINDS) - {"reduce-scatter"}
 
 
 @dataclass
