@@ -46,7 +46,7 @@ def serve(
         say(
             f"warning: anyone who can connect to {server.address} can run any TensorFlow op as user {user}, and can "
             "read and write that user's files, because TensorFlow's gRPC asks for no password. Let only the hosts of "
-            "the cluster reach the port, and stop the server with ^C"
+            "the cluster reach the port, and stop the server with ^C when the cluster is done"
         )
     try:
         typer.echo(server.address)

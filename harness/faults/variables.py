@@ -95,7 +95,7 @@ def _lookups_alone(devices: Devices) -> Case:
     )
 
 
-_FIRST = "variable is created in the first call, on the device of this call.*variable "
+_FIRST = "variable is created in the first call of the program, on the device of this call.*variable "
 _AT_VARIABLE = "TensorFlow runs a lookup on its variable's device.*ResourceGather"
 
 FAULTS = (

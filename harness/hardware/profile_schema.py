@@ -54,7 +54,7 @@ class HardwareDocument(Table):
     # Not a Literal: that would take true for 1.
     schema_version: int = Field(ge=1, le=SCHEMA_VERSION, description=str(SCHEMA_VERSION))
     name: str = Field(min_length=1, description="a string")
-    matches: list[str] = Field(description="a list of names as the driver reports them")
+    matches: list[str] = Field(description="a list of card names, as the driver reports them")
     note: str = Field(default="", description="a string")
     sources: dict[str, SourceTable] = Field(default_factory=dict, description="tables with title and date")
     figures: list[FigureTable] = Field(default_factory=list, description="a list of tables")

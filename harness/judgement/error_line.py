@@ -66,8 +66,8 @@ def error_line(error: BaseException) -> str:
     if found := _XLA_VARIABLE.search(text):
         text = (
             f"XLA cannot read a variable of another device: {found[1]} is on {found[2]}, but the compiled function "
-            f"runs on {found[3]}; create the variable on {found[3]}, or switch XLA off (Keras compiles grouped "
-            "convolutions with XLA)"
+            f"runs on {found[3]}; create the variable on {found[3]}, or switch XLA off if you switched it on "
+            "(Keras always compiles grouped convolutions with XLA)"
         )
     if _NO_MESH.search(text):
         text = "a tf.function cannot copy tensors to a DTensor mesh; verify the program with modes=('eager',)"

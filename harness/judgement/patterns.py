@@ -50,7 +50,7 @@ def judge_pattern(trace: Trace, devices: Devices, pattern: str, mode: str) -> li
 
 #: A number of the widest type, complex128.
 _NUMBER_BYTES = 16
-_AWAY = "the variable is on another device and is copied in every call"
+_AWAY = "a variable is not on the device of the op that reads it, and is copied in every call"
 
 
 def _edges(wiring: Wiring, devices: Devices) -> Iterator[_Edge]:

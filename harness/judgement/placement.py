@@ -290,8 +290,8 @@ def judge_variables(
     return [
         stray(
             "variable-placement",
-            "a variable is created in the first call, on the device of this call; create the variable, or build the "
-            "model, before that call",
+            "a variable is created in the first call of the program, on the device of this call; create the variable, "
+            "or build the model, before the first call",
             f"variable {trained[0].name}{more}",
             mode,
             devices=places,

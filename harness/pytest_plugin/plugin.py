@@ -171,7 +171,7 @@ def pytest_collection_finish(session: pytest.Session) -> None:
     state.measuring = speed.is_measurement(session.config, needing)
     _note_start(
         state,
-        "the import of a conftest.py or a test file; move the code that does so into a fixture that uses the fixture "
+        "the import of a conftest.py or a test file; move the code that starts it into a fixture that uses the fixture "
         "`devices`",
     )
 

@@ -34,9 +34,9 @@ def summary(profile: Profile) -> list[str]:
         f"{profile.target} on {profile.spec}: {plural(profile.calls, 'call')}, {each_ms:.2f} ms each",
         f"overlap: {_share_text(profile)}",
         (
-            f"host: no device is busy {_share(host.alone_ns, wall)} of the time; converting Python values to tensors "
-            f"takes {_share(host.convert_ns, wall)}, waiting for batches {_share(host.input_ns, wall)}, tracing "
-            f"{_share(host.tracing_ns, wall)}; {host.reads / profile.calls:g} values read by Python per call"
+            f"host: all devices are idle for {_share(host.alone_ns, wall)} of the time; converting Python values to "
+            f"tensors takes {_share(host.convert_ns, wall)}, waiting for batches {_share(host.input_ns, wall)}, "
+            f"tracing {_share(host.tracing_ns, wall)}; {host.reads / profile.calls:g} values read by Python per call"
         ),
     ]
     if "software GPU" in profile.reason:

@@ -89,7 +89,7 @@ class Builder:
         if not callable(build) or not isinstance(name, str) or not isinstance(module, str):
             raise InvalidTarget(repr(build), f"is of type {type(build).__name__}", _ACCEPTED)
         if "<" in name:
-            why = "is defined inside a function, where the process of a strategy cannot find it"
+            why = "is defined inside a function, where the other process that runs the strategy cannot find it"
             raise InvalidTarget(f"{module}.{name}", why, _ACCEPTED)
         if module != "__main__":
             return cls(module, "", name)

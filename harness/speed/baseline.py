@@ -82,7 +82,7 @@ def parse_record(plain: Any, origin: str) -> SpeedupRecord:
         ("second_single_ns and second_parallel_ns", record.second_single_ns, record.second_parallel_ns),
     ):
         if len(one) != len(other):
-            why = f"{name} have {len(one)} and {len(other)} times, which are not pairs"
+            why = f"{name} hold {len(one)} and {len(other)} measured times, which are not pairs"
             raise InvalidBaseline(origin, f"is damaged: {why}")
         if 0 < len(one) < FEWEST_PAIRS or any(time <= 0 for time in (*one, *other)):
             why = f"{name} must have at least {FEWEST_PAIRS} pairs of times above 0 ns"

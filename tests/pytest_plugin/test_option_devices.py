@@ -192,7 +192,7 @@ def test_a_test_file_that_starts_tensorflow_when_it_is_imported_is_told_so(
     result.stdout.fnmatch_lines(
         [
             "DevicesAlreadyConfigured: devices are already configured as ?CPU devices: 1;*",
-            "TensorFlow was started by the import of a conftest.py or a test file; move the code that does so into a *",
+            "TensorFlow was started by the import of a conftest.py or a test file; move the code that starts it into *",
         ]
     )
 

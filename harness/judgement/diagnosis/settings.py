@@ -120,7 +120,7 @@ def on_a_device(question: Question) -> Iterator[Cause]:
         f"{call.kind} gives different results on {name} and {DeviceName.parse(other).short} from the same inputs: "
         "the device or its kernel is at fault, not the program",
         call.place,
-        f"run harness validate on {name}, or use a setting that makes the difference go away",
+        f"run harness validate on {name}, or use one of the settings with which the difference goes away",
         evidence=table.lines(),
     )
 

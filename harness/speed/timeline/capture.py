@@ -79,7 +79,8 @@ def capture_calls(program: Callable[[], Any], calls: int, folder: Path, tasks: S
         if captured is not None:
             return captured
     raise EvidenceError(
-        f"the servers' recordings of {record_s:.0f} s did not cover {plural(calls, 'call')}; profile fewer calls"
+        f"the servers' recordings of {record_s:.0f} s did not cover {plural(calls, 'call')}; profile fewer calls "
+        "with --calls"
     )
 
 
