@@ -88,6 +88,10 @@ FAULTY = [
         {(1, 2), (1, 4)},
     ),
     Machine(4, H100, ["collective-drop card = 1"], "collectives", {1}),
+    # Wrong copies do not explain the share of another card.
+    Machine(
+        4, V100, ["collective-drop card = 1", "shifted pair = [2, 3], probability = 0.3"], "collectives", {1, (2, 3)}
+    ),
     Machine(4, H200, ["collective-drop card = 0"], "collectives", {0}),
     # As many cards as in the line above: a process keeps its groups of collectives.
     Machine(4, L4, ['collective-drop card = 2, algorithm = "ring"'], "collectives", {2}),
@@ -99,6 +103,9 @@ FAULTY = [
     Machine(2, V100, ["lost card = 0"], "cards", {0}),
     Machine(3, A100, ['nvml-error error = "NVML_ERROR_RESET_REQUIRED", card = 2'], "cards", {2}),
     Machine(2, L4, ['nvml-error error = "NO_PERMISSION", card = 0'], "cards", {0}, Verdict.WARN),
+    # The cards behind it keep their numbers.
+    Machine(5, A100, ['nvml-error error = "NVML_ERROR_RESET_REQUIRED", card = 1'], "cards", {1}),
+    Machine(4, H100, ['nvml-error error = "NO_PERMISSION", card = 0'], "cards", {0}, Verdict.WARN),
     Machine(4, H100, ["lost card = 2, after_ops = 150"], "memory corruption sustained-load", {2}),
     Machine(3, V100, ["stuck-bit card = 2"], "memory", {2}),
     Machine(2, H100, ["stuck-bit card = 1, word = 3000000, bit = 63, value = 0"], "memory", {1}),

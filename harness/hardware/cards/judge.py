@@ -128,15 +128,22 @@ def judge_numbering(
         else:
             scope.append("no GPU, so the order of GPUs was not compared with the driver's")
         return found, scope
-    expected = visible_cards(known, visible)
-    found += _missing(expected, numbering)
     found += _undescribed(cards, present, numbering)
+    expected = visible_cards(known, visible)
+    strange = [uuid for uuid in numbering if uuid not in {card.uuid for card in known} and not uuid.startswith("MIG-")]
+    if strange and visible is not None and not _only_uuids(visible):
+        scope.append(
+            f"{plural(len(strange), 'GPU')} that TensorFlow uses and NVML does not describe: which GPUs the numbers in "
+            "CUDA_VISIBLE_DEVICES mean is unknown, so missing GPUs and the order of GPUs are not judged"
+        )
+        return found, scope
+    found += _missing(expected, numbering)
     there = [card.uuid for card in expected if card.uuid in set(numbering)]
     models = {card.name for card in known}
     if len(models) > 1 and not _only_uuids(visible):
         scope.append(f"{len(models)} GPU models: CUDA sorts them by speed, so their order is not judged")
     elif not duplicates:
-        found += _order(cards, there, [uuid for uuid in numbering if not uuid.startswith("MIG-")])
+        found += _order(cards, there, [uuid for uuid in numbering if not uuid.startswith("MIG-")], strange)
     shown = visible if visible is not None else "not set"
     scope.append(
         f"driver: {plural(len(known), 'GPU')}, CUDA_VISIBLE_DEVICES: {shown}, TensorFlow: "
@@ -201,9 +208,13 @@ def _undescribed(cards: Sequence[Card], present: Sequence[Card], numbering: Sequ
             )
 
 
-def _order(cards: Sequence[Card], expected: Sequence[str | None], numbering: Sequence[str]) -> Iterator[Finding]:
+def _order(
+    cards: Sequence[Card], expected: Sequence[str | None], numbering: Sequence[str], strange: Sequence[str]
+) -> Iterator[Finding]:
+    """Yield the GPUs that are not at their place among those that NVML describes; ``strange`` are the others."""
     by_uuid = {card.uuid: card for card in cards}
-    for at, (wanted, got) in enumerate(zip(expected, numbering, strict=False)):
+    numbered = [(at, uuid) for at, uuid in enumerate(numbering) if uuid not in strange]
+    for wanted, (at, got) in zip(expected, numbered, strict=False):
         card = by_uuid.get(got)
         if wanted != got and card is not None:
             yield finding(

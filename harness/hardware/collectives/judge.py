@@ -20,6 +20,8 @@ from harness.records import Card, Finding, Verdict
 LEAST_S = 1e-4
 #: Shares of the links' rate below which the bus bandwidth warns and fails. NCCL reaches 0.7 to 0.9 with large arrays.
 WARN_SHARE, FAIL_SHARE = 0.4, 0.2
+#: The end of what is found where a card's share is missing, or counted twice, wherever the result is.
+ON_ALL = "the result on all devices"
 KINDS = ("all-reduce", "all-gather", "reduce-scatter", "broadcast")
 
 
@@ -116,7 +118,8 @@ def judge_collective(
     if culprit is not None:
         numbers, how = culprit
         message = f"gave a share that {how} the result of {where} on {plural(len(wrong), 'device')}"
-        every, one = "the share of each device, counted once", f"one {how} the result"
+        every = "the share of each device, counted once"
+        one = f"one {how} {ON_ALL if len(wrong) == len(cards) else 'the result'}"
         return [_finding(where, algorithm, cards[number], every, one, message) for number in numbers]
     findings = []
     for group in _alike(wrong, found):
