@@ -90,7 +90,7 @@ FAULTY = [
     Machine(4, H100, ["collective-drop card = 1"], "collectives", {1}),
     # Wrong copies do not explain the share of another card.
     Machine(
-        4, V100, ["collective-drop card = 1", "shifted pair = [2, 3], probability = 0.3"], "collectives", {1, (2, 3)}
+        4, V100, ["collective-drop card = 1", "shifted pair = [2, 3], probability = 0.2"], "collectives", {1, (2, 3)}
     ),
     Machine(4, H200, ["collective-drop card = 0"], "collectives", {0}),
     # As many cards as in the line above: a process keeps its groups of collectives.
