@@ -132,10 +132,11 @@ def _explain(trials: Sequence[Trial], suspects: Sequence[Blame]) -> list[Blame]:
     wrong = frozenset(left)
     all_over = [_wrong_all_over(suspect, trials) for suspect in suspects]
     blamed: list[Blame] = []
+    explained: set[int] = set()
     for always in (True, False):
         while left:
             scores = [
-                (likely and bool(each & left), len(each & left), len(each & wrong) / len(each))
+                (likely and bool(each & left), len(each & left), len(each & left) / max(1, len(each - explained)))
                 if each and (not always or each <= wrong)
                 else (False, 0, 0.0)
                 for each, likely in zip(covered, all_over, strict=True)
@@ -150,11 +151,13 @@ def _explain(trials: Sequence[Trial], suspects: Sequence[Blame]) -> list[Blame]:
             named, of = _programs_always_wrong([trials[at] for at in covered[chosen]]), covered[chosen]
             if named:
                 of = {at for at in of if trials[at].program in named}
-            sure = rivals == 0
+            # A pair is the least that explains its copies.
+            sure = rivals == 0 or suspects[chosen].kind == "pair"
             if suspects[chosen].kind in ("into", "out-of"):
                 sure = all(count for count, _ in _by_end(suspects[chosen], trials))
             blamed.append(replace(suspects[chosen], wrong=len(of & wrong), trials=len(of), sure=sure, programs=named))
             left -= mine
+            explained |= covered[chosen]
     return blamed
 
 

@@ -126,6 +126,14 @@ def test_two_pairs_of_a_card_are_told_from_the_card(probability: float) -> None:
     assert named(blame_copying(copied(out_of, probability=probability))) == [("out-of", "GPU:0")]
 
 
+def test_a_pair_beside_one_of_its_card_that_is_always_wrong_is_a_pair_too() -> None:
+    always, at_times = ("GPU:1", "GPU:0"), ("GPU:1", "GPU:2")
+    cards = CARDS[:3]
+    trials = [*copied({always}, cards), *copied({always, at_times}, cards, 0.8)]
+    trials = [each for each in trials if (each.source, each.card) != always or each.wrong]
+    assert sorted(named(blame_copying(trials))) == [("pair", *always), ("pair", *at_times)]
+
+
 def test_few_wrong_copies_do_not_tell_a_card_from_its_links_for_sure() -> None:
     few = [Trial(card, number < 2, source="GPU:0") for number, card in enumerate((*CARDS[1:], *CARDS[1:]))]
     (blame,) = blame_copying(few)
