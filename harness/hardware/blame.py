@@ -103,9 +103,7 @@ def blame_computing(trials: Sequence[Trial]) -> list[Blame]:
     cards = _cards(trials)
     by_card = [Blame("card", 0, 0, card=card) for card in cards]
     # With one card, an index cannot be told from the card.
-    if len(cards) == 1:
-        return _explain(trials, by_card)
-    indices = sorted({trial.index for trial in trials if trial.index is not None})
+    indices = sorted({trial.index for trial in trials if trial.index is not None}) if len(cards) > 1 else []
     blamed = _explain(trials, by_card + [Blame("index", 0, 0, index=index) for index in indices])
     found = [each for each in blamed if each.kind == "index"]
     if found and all(each.intermittent for each in found):
@@ -136,8 +134,8 @@ def _explain(trials: Sequence[Trial], suspects: Sequence[Blame]) -> list[Blame]:
     for always in (True, False):
         while left:
             scores = [
-                (likely and bool(each & left), len(each & left), len(each & left) / max(1, len(each - explained)))
-                if each and (not always or each <= wrong)
+                (likely, len(each & left), len(each & left) / len(each - explained))
+                if each & left and (not always or each <= wrong)
                 else (False, 0, 0.0)
                 for each, likely in zip(covered, all_over, strict=True)
             ]
@@ -151,10 +149,11 @@ def _explain(trials: Sequence[Trial], suspects: Sequence[Blame]) -> list[Blame]:
             named, of = _programs_always_wrong([trials[at] for at in covered[chosen]]), covered[chosen]
             if named:
                 of = {at for at in of if trials[at].program in named}
-            # A pair is the least that explains its copies.
-            sure = rivals == 0 or suspects[chosen].kind == "pair"
-            if suspects[chosen].kind in ("into", "out-of"):
-                sure = all(count for count, _ in _by_end(suspects[chosen], trials))
+            sure = rivals == 0
+            if suspects[chosen].kind == "pair":
+                sure = True  # the least that explains its copies
+            elif suspects[chosen].kind in ("into", "out-of"):
+                sure = sure and all(ends[0] for ends in _by_end(suspects[chosen], trials))
             blamed.append(replace(suspects[chosen], wrong=len(of & wrong), trials=len(of), sure=sure, programs=named))
             left -= mine
             explained |= covered[chosen]

@@ -1,16 +1,49 @@
-"""Tells a faulty path between two cards from faulty memory at one of its ends."""
+"""Copies between all ordered pairs of cards, and whether the path or the memory at one of its ends is faulty."""
 
 from __future__ import annotations
 
-from harness.hardware.blame import Trial, Trials
+from harness.checking.check import Level
+from harness.hardware.blame import Blame, Trial, Trials, blame_copying
 from harness.hardware.machine import Buffer, Machine, Mismatch, Pattern
 from harness.hardware.memory.judge import judge_pattern
-from harness.hardware.patterns import array_mismatch
+from harness.hardware.patterns import STEP, array_mismatch, next_first
 from harness.records import Finding
 
+#: How often each ordered pair is copied, and how much.
+COPIES = {Level.QUICK: 8, Level.STANDARD: 40, Level.DEEP: 200}
+COPIED_BYTES = 64 * 2**10
 #: How often each end makes the pattern again, and how much of it: a card that is wrong half of the time passes once in
 #: 256 times, and how much it computes does not matter.
 _TIMES, _MOST_BYTES = 8, 2**16
+
+
+def copy(machine: Machine, level: Level, seed: int, into: Trials) -> list[Finding]:
+    """Copy between every ordered pair of cards, each time another pattern, and compare it on the target by ops there.
+
+    Return the findings about faulty memory.
+    """
+    labels = [card.label for card in machine.cards]
+    faulty, first = [], seed
+    for _ in range(COPIES[level]):
+        for source in labels:
+            first = next_first(first)
+            pattern = Pattern(first, STEP)
+            made = machine.fill(source, COPIED_BYTES, pattern)
+            for target in labels:
+                if target != source:
+                    mismatch = machine.mismatch(machine.move(made, target), pattern)
+                    faulty.append(judge_delivery(machine, made, source, target, mismatch, pattern, COPIED_BYTES, into))
+    return list(filter(None, faulty))
+
+
+def blame_copies(machine: Machine, seed: int, trials: Trials) -> list[Blame]:
+    """Return who is to blame for wrong copies. Where too few tell a card from its links, copy more, into ``trials``."""
+    blamed = blame_copying(trials.trials)
+    if any(not each.sure for each in blamed):
+        # Patterns other than those that the cards may still hold.
+        copy(machine, Level.STANDARD, seed + 1, trials)
+        blamed = blame_copying(trials.trials)
+    return blamed
 
 
 def judge_delivery(

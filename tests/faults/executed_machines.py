@@ -206,6 +206,7 @@ def all_machines() -> list[Machine]:
 
 def spend_little(patch: Any) -> None:
     """Let the checks measure briefly: only their values and sensors matter here."""
+    from harness.hardware import delivery
     from harness.hardware.collectives import check as collectives
     from harness.hardware.copies import check as copies, measure as copying
     from harness.hardware.corruption import measure as corruption
@@ -215,7 +216,7 @@ def spend_little(patch: Any) -> None:
     quick = Level.QUICK
     patch.setitem(corruption.ROUNDS, quick, 6)
     patch.setitem(corruption.LIMIT_S, quick, 600.0)
-    patch.setitem(corruption.COPIES, quick, 3)
+    patch.setitem(delivery.COPIES, quick, 3)
     patch.setitem(copies.SIZES, quick, (4 * 2**10, 64 * 2**10))
     for name in ("_TIMES_SMALL", "_TIMES_LARGE"):
         patch.setattr(copying, name, 1)

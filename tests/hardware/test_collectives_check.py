@@ -17,14 +17,18 @@ from harness.checks import mirrored_strategy
 from harness.devices.device import Device, Devices
 from harness.hardware.collectives import check, judge
 from harness.hardware.collectives.check import CHECK
-from harness.hardware.collectives.judge import KINDS, bandwidth, common_gbs, expected, judge_collective
+from harness.hardware.collectives.judge import KINDS, bandwidth, common_gbs, expected
 from harness.hardware.machine import NoLibrary, PairLink
-from harness.records import Verdict
+from harness.records import Card, Finding, Verdict
 
 pytest_plugins = ["little_data"]
 pytestmark = pytest.mark.usefixtures("little_data")
 
 CARDS = gpus(4)
+
+
+def _judged(kind: str, algorithm: str, cards: Sequence[Card], *arrays: list[NDArray[Any]]) -> list[Finding]:
+    return [each.finding for each in judge.judge_collective(kind, algorithm, cards, *arrays)]
 
 
 def _arrays() -> list[NDArray[Any]]:
@@ -62,7 +66,7 @@ def test_a_broadcast_that_sends_nothing_names_the_card_that_sends() -> None:
     arrays = _arrays()
     for wrong in (0, 2):
         found = [arrays[0] * (2 if number == wrong else 1) for number in range(4)]
-        (finding,) = judge_collective("broadcast", "nccl", CARDS, arrays, found)
+        (finding,) = _judged("broadcast", "nccl", CARDS, arrays, found)
         assert finding.device == CARDS[wrong].device
 
 
@@ -71,11 +75,11 @@ def test_what_went_wrong_once_and_was_passed_on_accuses_no_card(kind: str) -> No
     found = [each.copy() for each in expected(kind, _arrays())]
     for number in (1, 3):
         found[number][1] = np.nextafter(found[number][1], np.float32(np.inf))
-    (finding,) = judge_collective(kind, "ring", CARDS, _arrays(), found)
+    (finding,) = _judged(kind, "ring", CARDS, _arrays(), found)
     assert finding.device is None
     assert finding.message.startswith("GPU:1, GPU:3 hold the same 1 wrong element after")
     found[3][1] += 1
-    assert [each.device for each in judge_collective(kind, "ring", CARDS, _arrays(), found)] == [
+    assert [each.device for each in _judged(kind, "ring", CARDS, _arrays(), found)] == [
         CARDS[1].device,
         CARDS[3].device,
     ]
@@ -84,9 +88,9 @@ def test_what_went_wrong_once_and_was_passed_on_accuses_no_card(kind: str) -> No
 @pytest.mark.parametrize("kind", KINDS)
 def test_one_wrong_bit_on_one_card_names_that_card(kind: str) -> None:
     found = [each.copy() for each in expected(kind, _arrays())]
-    assert judge_collective(kind, "nccl", CARDS, _arrays(), found) == []
+    assert _judged(kind, "nccl", CARDS, _arrays(), found) == []
     found[3][1] = np.nextafter(found[3][1], np.float32(np.inf))
-    (finding,) = judge_collective(kind, "nccl", CARDS, _arrays(), found)
+    (finding,) = _judged(kind, "nccl", CARDS, _arrays(), found)
     assert (finding.device, finding.where) == (CARDS[3].device, f"{kind} by nccl")
     assert "element [1]" in finding.found
 
@@ -109,7 +113,7 @@ def test_a_wrong_part_of_a_sum_that_was_made_elsewhere_accuses_no_card() -> None
 
 def test_a_share_that_is_counted_twice_is_told_from_one_that_is_missing() -> None:
     found = [each + _arrays()[1] for each in expected("all-reduce", _arrays())]
-    (finding,) = judge_collective("all-reduce", "nccl", CARDS, _arrays(), found)
+    (finding,) = _judged("all-reduce", "nccl", CARDS, _arrays(), found)
     assert finding.device == CARDS[1].device
     assert "counted twice" in finding.message
 
@@ -117,21 +121,21 @@ def test_a_share_that_is_counted_twice_is_told_from_one_that_is_missing() -> Non
 @pytest.mark.parametrize("kind", ["all-reduce", "all-gather", "reduce-scatter"])
 def test_two_cards_whose_shares_are_missing_are_named_and_no_others(kind: str) -> None:
     given = [each if at in (1, 2) else np.zeros_like(each) for at, each in enumerate(_arrays())]
-    findings = judge_collective(kind, "nccl", CARDS, _arrays(), expected(kind, given))
+    findings = _judged(kind, "nccl", CARDS, _arrays(), expected(kind, given))
     assert [each.device for each in findings] == [CARDS[0].device, CARDS[3].device]
     assert all("is missing" in each.message for each in findings)
 
 
 def test_a_result_that_is_not_there_or_of_another_shape_is_found() -> None:
     right = expected("all-reduce", _arrays())
-    assert judge_collective("all-reduce", "nccl", CARDS, _arrays(), right[:3])
+    assert _judged("all-reduce", "nccl", CARDS, _arrays(), right[:3])
     cut = [*right[:3], right[3][:4]]
-    assert [each.device for each in judge_collective("all-reduce", "nccl", CARDS, _arrays(), cut)] == [CARDS[3].device]
+    assert [each.device for each in _judged("all-reduce", "nccl", CARDS, _arrays(), cut)] == [CARDS[3].device]
 
 
 def test_parts_given_to_the_wrong_cards_are_found() -> None:
     swapped = expected("reduce-scatter", _arrays())[::-1]
-    assert len(judge_collective("reduce-scatter", "ring", CARDS, _arrays(), swapped)) == 4
+    assert len(_judged("reduce-scatter", "ring", CARDS, _arrays(), swapped)) == 4
 
 
 @pytest.mark.parametrize(("kind", "size", "factor"), [("all-reduce", 100, 1.75), ("all-gather", 800, 0.875),

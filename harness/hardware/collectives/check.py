@@ -16,13 +16,13 @@ from harness.hardware.blame import Trials, copying_findings
 from harness.hardware.collectives.judge import (
     KINDS,
     LEAST_S,
-    ON_ALL,
+    Wrong,
     bandwidth,
     common_gbs,
     judge_bandwidth,
     judge_collective,
 )
-from harness.hardware.corruption.measure import blame_copies, copy
+from harness.hardware.delivery import blame_copies, copy
 from harness.hardware.finding import amount, finding
 from harness.hardware.machine import Machine, NoLibrary
 from harness.records import Figure, Finding, Quantity, Verdict
@@ -50,6 +50,7 @@ def _check(machine: Machine, account: Account, context: CheckContext) -> str:
     algorithms = machine.algorithms()
     sizes = (ELEMENTS if not all(card.on_host for card in cards) else ELEMENTS_CPU)[context.level]
     broken: set[str] = set()
+    wrong: list[Wrong] = []
     start_s: dict[str, float] = {}
     expected_gbs = common_gbs(machine.pair_links(), cards)
     for number, elements in enumerate(sizes):
@@ -60,7 +61,8 @@ def _check(machine: Machine, account: Account, context: CheckContext) -> str:
                 if algorithm in broken:
                     continue
                 try:
-                    taken_s = _measure(machine, kind, algorithm, (_rotated(arrays, run) for run in runs), account)
+                    shares = (_rotated(arrays, run) for run in runs)
+                    taken_s = _measure(machine, kind, algorithm, shares, account, wrong)
                 except NoLibrary as error:
                     broken.add(algorithm)
                     account.add(_no_library(error, f"{kind} by {algorithm}"))
@@ -70,17 +72,16 @@ def _check(machine: Machine, account: Account, context: CheckContext) -> str:
                     start_s.setdefault(kind, taken_s)
                     course_s = taken_s - start_s[kind]
                     account.add(judge_bandwidth(kind, arrays[0].nbytes, len(cards), course_s, expected_gbs))
-    if any(each.kind == "corruption" for each in account.findings):
-        account.findings = _without_shares(account.findings)
-        _blame_copies(machine, account, context)
+    if wrong:
+        _blame(machine, account, context, wrong)
     if not algorithms:
         account.unproven(
             "no algorithm for collectives works across these devices",
             "select devices of one process: --devices gpu or cpu:N",
         )
-    shares = " and ".join(f"{size * 4:,} bytes" for size in sizes)
+    given = " and ".join(f"{size * 4:,} bytes" for size in sizes)
     account.scope += [
-        f"algorithms: {', '.join(algorithms) or 'none'}; each device contributed {shares} of whole numbers in float32",
+        f"algorithms: {', '.join(algorithms) or 'none'}; each device gave {given} of whole numbers in float32",
         *(
             ["hierarchical-copy was not tested: in TensorFlow it gives wrong sums on an odd number of GPUs"]
             if algorithms and "hierarchical-copy" not in algorithms
@@ -95,47 +96,25 @@ def _check(machine: Machine, account: Account, context: CheckContext) -> str:
     return f"{', '.join(KINDS)} by {', '.join(algorithms)} over {len(cards)} devices: every value is exact"
 
 
-def _without_shares(findings: Sequence[Finding]) -> list[Finding]:
-    """Leave out cards whose share of an all-reduce is wrong where several hold this wrong result.
-
-    Each reduce-scatter but NCCL's is such shares.
-    """
-    passed_on = {each.subject for each in findings if each.where.startswith("all-reduce") and each.device is None}
-    return [
-        each
-        for each in findings
-        if each.subject == "nccl" or each.subject not in passed_on or not each.where.startswith("reduce-scatter")
-    ]
-
-
-def _blame_copies(machine: Machine, account: Account, context: CheckContext) -> None:
-    """Look for wrong copies, of a pair or of one card. If there are some, they are the cause of the wrong result.
-
-    They do not explain why the share of a card at neither end is missing everywhere.
-    """
+def _blame(machine: Machine, account: Account, context: CheckContext, wrong: Sequence[Wrong]) -> None:
+    """Take back the findings about results that have another cause: a sum made elsewhere, or wrong copies."""
+    passed_on = {each.finding.subject for each in wrong if each.kind == "all-reduce" and each.finding.device is None}
+    # Each reduce-scatter but NCCL's is shares of an all-reduce.
+    shares = [each for each in wrong if each.kind == "reduce-scatter" and each.finding.subject in passed_on - {"nccl"}]
     trials = Trials()
     # More than other checks make at first: a pair that is wrong in one of ten copies is missed once in 70 times.
     copy(machine, Level.STANDARD, context.seed, trials)
     causes = blame_copies(machine, context.seed, trials)
-    if not causes:
-        return
     ends = {account.cards[label].device for each in causes for label in (each.card, each.source) if label is not None}
-    explained = [
-        each
-        for each in account.findings
-        if each.kind == "corruption" and (each.device in ends or not each.found.endswith(ON_ALL))
-    ]
-    wrong = ", ".join(sorted({each.where for each in explained}))
-    account.findings = [each for each in account.findings if each not in explained]
+    # Wrong copies do not explain why all results lack the share of a card at neither end.
+    copied = [each for each in wrong if causes and not (each.everywhere and each.finding.device not in ends)]
+    taken_back = [each.finding for each in (*shares, *copied)]
+    account.findings = [each for each in account.findings if each not in taken_back]
+    after = ", ".join(sorted({each.finding.where for each in copied}))
     for each in copying_findings(causes, account.cards, {}):
+        found, message = f"{each.found}; wrong values", f"{each.message}; values are also wrong"
         account.add(
-            replace(
-                each,
-                found=f"{each.found}; wrong values after {wrong}",
-                message=f"{each.message}; values are also wrong after {wrong}",
-            )
-            if explained
-            else each
+            replace(each, found=f"{found} after {after}", message=f"{message} after {after}") if after else each
         )
 
 
@@ -154,9 +133,17 @@ def _no_library(error: NoLibrary, where: str) -> Finding:
 
 
 def _measure(
-    machine: Machine, kind: str, algorithm: str, shares: Iterator[list[NDArray[Any]]], account: Account
+    machine: Machine,
+    kind: str,
+    algorithm: str,
+    shares: Iterator[list[NDArray[Any]]],
+    account: Account,
+    into: list[Wrong],
 ) -> float | None:
-    """Return the time of the fastest run, in seconds; ``None`` where the clock did not advance."""
+    """Return the time of the fastest run, in seconds; ``None`` where the clock did not advance.
+
+    What is wrong is added to the account's findings and to ``into``.
+    """
     cards = machine.cards
     fastest: float | None = None
     for again in range(REPEATS + 1):
@@ -171,7 +158,9 @@ def _measure(
         )
         known = {(each.where, each.device) for each in account.findings}
         wrong = judge_collective(kind, algorithm, cards, arrays, found)
-        account.add(*(each for each in wrong if (each.where, each.device) not in known))
+        new = [each for each in wrong if (each.finding.where, each.finding.device) not in known]
+        account.add(*(each.finding for each in new))
+        into += new
     if not fastest:
         return None
     measured = bandwidth(kind, arrays[0].nbytes, len(cards), fastest)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import combinations, permutations
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,8 +20,6 @@ from harness.records import Card, Finding, Verdict
 LEAST_S = 1e-4
 #: Shares of the links' rate below which the bus bandwidth warns and fails. NCCL reaches 0.7 to 0.9 with large arrays.
 WARN_SHARE, FAIL_SHARE = 0.4, 0.2
-#: The end of what is found where a card's share is missing, or counted twice, wherever the result is.
-ON_ALL = "the result on all devices"
 KINDS = ("all-reduce", "all-gather", "reduce-scatter", "broadcast")
 
 
@@ -37,6 +35,17 @@ def expected(kind: str, arrays: Sequence[NDArray[Any]]) -> list[NDArray[Any]]:
         return [arrays[0]] * len(arrays)
     total = np.sum(np.stack(list(arrays)), axis=0, dtype=arrays[0].dtype)
     return [total] * len(arrays) if kind == "all-reduce" else np.split(total, len(arrays))
+
+
+class Wrong(NamedTuple):
+    """A finding about a collective of ``kind``.
+
+    ``everywhere`` is whether all results lack the share of the card that it names, or contain it twice.
+    """
+
+    kind: str
+    finding: Finding
+    everywhere: bool = False
 
 
 @dataclass(frozen=True)
@@ -98,7 +107,7 @@ def judge_bandwidth(kind: str, share_bytes: int, cards: int, seconds: float, exp
 
 def judge_collective(
     kind: str, algorithm: str, cards: Sequence[Card], arrays: Sequence[NDArray[Any]], found: Sequence[NDArray[Any]]
-) -> list[Finding]:
+) -> list[Wrong]:
     """Report cards that hold wrong values; if the shares of one or two cards explain all of them, only these.
 
     ``arrays`` are integers whose sums are exact in their dtype, so every bit counts.
@@ -106,7 +115,8 @@ def judge_collective(
     where = f"{kind} by {algorithm}"
     if len(found) != len(cards):
         message = f"{where} gave {plural(len(found), 'result')} for {plural(len(cards), 'device')}"
-        return [_finding(where, algorithm, None, f"{len(cards)} results", f"{len(found)} results", message)]
+        given = f"{len(found)} results"
+        return [Wrong(kind, _finding(where, algorithm, None, f"{len(cards)} results", given, message))]
     wanted = expected(kind, arrays)
     differ = [changed_bits(*pair) for pair in zip(found, wanted, strict=True)]
     wrong = [number for number, each in enumerate(differ) if each]
@@ -118,21 +128,20 @@ def judge_collective(
     if culprit is not None:
         numbers, how = culprit
         message = f"gave a share that {how} the result of {where} on {plural(len(wrong), 'device')}"
-        every = "the share of each device, counted once"
-        one = f"one {how} {ON_ALL if len(wrong) == len(cards) else 'the result'}"
-        return [_finding(where, algorithm, cards[number], every, one, message) for number in numbers]
-    findings = []
+        every, one = "the share of each device, counted once", f"one {how} the result"
+        made = [_finding(where, algorithm, cards[number], every, one, message) for number in numbers]
+        return [Wrong(kind, each, everywhere=len(wrong) == len(cards)) for each in made]
+    reported = []
     for group in _alike(wrong, found):
         each = differ[group[0]]
         held = f"{plural(each.elements, 'wrong element')} after {where}"
         values = [f"element {list(each.index)}: {value}" for value in (each.expected, each.found)]
-        if len(group) == 1:
-            findings.append(_finding(where, algorithm, cards[group[0]], values[0], values[1], f"holds {held}"))
-        else:
-            labels = ", ".join(cards[number].label for number in group)
-            message = f"{labels} hold the same {held}, which went wrong on one of them or on the way there"
-            findings.append(_finding(where, algorithm, None, values[0], values[1], message))
-    return findings
+        card = cards[group[0]] if len(group) == 1 else None
+        labels = ", ".join(cards[number].label for number in group)
+        passed_on = f"{labels} hold the same {held}: the error is on one of them, or on the way there"
+        message = passed_on if card is None else f"holds {held}"
+        reported.append(Wrong(kind, _finding(where, algorithm, card, values[0], values[1], message)))
+    return reported
 
 
 def _alike(wrong: Sequence[int], found: Sequence[NDArray[Any]]) -> list[list[int]]:

@@ -11,7 +11,8 @@ from harness.hardware.blame import (
     copying_findings,
     unseen_rate,
 )
-from harness.hardware.corruption.measure import COPIED_BYTES, blame_copies, compute, copy, prepare
+from harness.hardware.corruption.measure import compute, prepare
+from harness.hardware.delivery import COPIED_BYTES, blame_copies, copy
 from harness.hardware.machine import Machine
 from harness.plural import plural
 

@@ -1,4 +1,4 @@
-"""Programs with an exact result, repeated with their work permuted over the cards, and copies between all pairs."""
+"""Programs with an exact result, repeated with their work permuted over the cards."""
 
 from __future__ import annotations
 
@@ -10,25 +10,18 @@ import numpy as np
 
 from harness.checking.check import Level
 from harness.hardware.bits import changed_bits
-from harness.hardware.blame import Blame, Trial, Trials, blame_copying
-from harness.hardware.delivery import judge_delivery
+from harness.hardware.blame import Trial, Trials
 from harness.hardware.known_answers import KnownAnswer, digest, digest_of, digest_weights, known_answers
-from harness.hardware.machine import Buffer, Job, Machine, Pattern
-from harness.hardware.patterns import STEP, next_first
+from harness.hardware.machine import Buffer, Job, Machine
 
 if TYPE_CHECKING:
     import numpy.typing as npt
-
-    from harness.records import Finding
 
 #: Rounds by level. In a round each card runs every program and a digest of its result once: in quick 240 runs each, in
 #: which a card that is wrong with p = 0.05 is missed once in 200,000 times.
 ROUNDS = {Level.QUICK: 40, Level.STANDARD: 300, Level.DEEP: 2_000}
 #: The time limit on slow devices, in seconds; each index runs on each card before it applies.
 LIMIT_S = {Level.QUICK: 2.5, Level.STANDARD: 14.0, Level.DEEP: 150.0}
-#: How often each ordered pair is copied, and how much.
-COPIES = {Level.QUICK: 8, Level.STANDARD: 40, Level.DEEP: 200}
-COPIED_BYTES = 64 * 2**10
 
 
 @dataclass(slots=True)
@@ -108,31 +101,3 @@ def _compare(
         into.details.setdefault(card, f"{name}: the device's digest differs from that of the fetched result")
     into.trials.append(Trial(card, bool(changed), index, found=on_host, program=name))
     into.trials.append(Trial(card, on_card != on_host, index, found=None, program=f"digest of {name}"))
-
-
-def copy(machine: Machine, level: Level, seed: int, into: Trials) -> list[Finding]:
-    """Copy between every ordered pair of cards, each time another pattern, and compare it on the target by ops there.
-
-    Return the findings about faulty memory.
-    """
-    labels = [card.label for card in machine.cards]
-    faulty, first = [], seed
-    for _ in range(COPIES[level]):
-        for source in labels:
-            first = next_first(first)
-            pattern = Pattern(first, STEP)
-            made = machine.fill(source, COPIED_BYTES, pattern)
-            for target in labels:
-                if target != source:
-                    mismatch = machine.mismatch(machine.move(made, target), pattern)
-                    faulty.append(judge_delivery(machine, made, source, target, mismatch, pattern, COPIED_BYTES, into))
-    return list(filter(None, faulty))
-
-
-def blame_copies(machine: Machine, seed: int, trials: Trials) -> list[Blame]:
-    """Find out whether a card or its links are to blame for wrong copies, with more copies where the trials are few."""
-    blamed = blame_copying(trials.trials)
-    if any(not each.sure for each in blamed):
-        copy(machine, Level.STANDARD, seed, trials)
-        blamed = blame_copying(trials.trials)
-    return blamed
