@@ -20,7 +20,7 @@ from hypothesis import HealthCheck, settings
 import harness
 from harness import session
 
-pytest_plugins = ["pytester", "harness.pytest_plugin.plugin", "watchdog"]
+pytest_plugins = ["pytester", "harness.pytest_plugin.plugin", "watchdog", "variants"]
 
 # Where other work stops a test for a second, an example is not wrong: no test fails on a wall-clock time.
 settings.register_profile("on-shared-cores", deadline=None, suppress_health_check=[HealthCheck.too_slow])

@@ -140,6 +140,7 @@ def _on_two_devices(built: Built) -> Callable[[], Any]:
     return step
 
 
+@pytest.mark.variant
 def test_links_of_generated_programs_are_found_by_wiring() -> None:
     total, lost = 0, 0
     for program in sample(programs(), 25, seed=5):

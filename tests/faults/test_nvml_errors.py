@@ -212,5 +212,6 @@ def every_error() -> None:
         assert judged() == (Verdict.PASS, []), name
 
 
+@pytest.mark.long
 def test_no_error_of_nvml_is_passed_over_in_silence(fresh_process: Callable[..., object]) -> None:
     fresh_process(every_error, timeout_s=900)

@@ -38,6 +38,7 @@ def _verify(program: Program, devices: harness.Devices) -> harness.Verification:
     )
 
 
+@pytest.mark.cases(8)
 @pytest.mark.parametrize(
     "name", [_on_cpus_alone(name, "numpy_function", "numpy_function_with_texts") for name in PAIRS]
 )
@@ -53,6 +54,7 @@ def test_work_on_another_shards_device_is_found_and_the_clean_twin_passes(name: 
     assert clean.verdict is Verdict.PASS, clean
 
 
+@pytest.mark.cases(8)
 @pytest.mark.parametrize(
     "make",
     [

@@ -42,6 +42,7 @@ def same_bits(found: Any, expected: Any) -> bool:
     return all(np.asarray(a).tobytes() == np.asarray(b).tobytes() for a, b in pairs)
 
 
+@pytest.mark.cases(6)
 @MODES
 @pytest.mark.parametrize("program", PROGRAMS, ids=lambda program: program.__name__)
 def test_backward_ops_run_beside_their_forward_ops_and_values_stay(

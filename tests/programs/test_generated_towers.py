@@ -15,7 +15,7 @@ from tower_programs import elsewhere
 
 from harness import Devices, Verdict, colocate_gradients, trace, verify
 
-EXAMPLES = {"dev": 3, "ci": 15, "long": 500}[os.environ.get("HYPOTHESIS_PROFILE", "dev")]
+EXAMPLES = {"dev": 2, "ci": 15, "long": 500}[os.environ.get("HYPOTHESIS_PROFILE", "dev")]
 #: Other examples for each number.
 SEED = 1000 * int(os.environ.get("HARNESS_PROGRAMS_SEED", "0")) + 100
 
