@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cache, partial
 from typing import Any
@@ -142,7 +142,8 @@ class Examination:
         try:
             with uses_noted(snapshot) as used_by_reference:
                 raw = self._raw(self.single, mode)
-            self.watched = used_by_both(used & used_by_reference, self.watched, snapshot.variables)
+            used &= used_by_reference
+            self.watched = used_by_both(used, self.watched, snapshot.variables)
             expected = as_result(raw, self.watched, snapshot.starts, copied=mode == "eager")
             del raw
         except HarnessError:
@@ -172,7 +173,7 @@ class Examination:
         if mixed_up:
             self.judged.undecided.append(f"values were not compared: threads shared a GPU ({mode})")
         else:
-            self._compare(found, expected, again, evidence, mode, snapshot)
+            self._compare(found, expected, again, evidence, mode, snapshot, used)
         # The rows of a batch say how many devices can have work only where the batch is what is shared out.
         rows = self._batch(expected) if self.pattern is None else None
         self.judged.findings.extend(
@@ -231,6 +232,7 @@ class Examination:
         evidence: Trace,
         mode: Mode,
         snapshot: Snapshot,
+        used: Collection[int],
     ) -> None:
         wrong = judge_structure(found, expected, mode)
         self.judged.findings.extend(wrong)
@@ -305,9 +307,10 @@ class Examination:
         names = {id(variable): name for variable, name in named_variables(self.variables, self.state)}
         for index, (variable, start) in enumerate(zip(self.watched, before, strict=True)):
             changed = expected.state[index] is not start and not np.array_equal(expected.state[index], start)
-            # Of those that nobody named, one that the reference leaves alone may be a replica's copy.
+            # One that nobody named, and that the reference carries but does not use, may be a replica's copy.
+            theirs = index < len(self.variables) or id(variable) in used
             same = found.state[index] is start or np.array_equal(found.state[index], start)
-            if not changed and (index >= len(self.variables) or same):
+            if not changed and (same or not theirs):
                 continue
             judge("state", index, Subject("value", f"{names[id(variable)]} after the call", mode), start)
         if wrong := judged.findings[first:]:

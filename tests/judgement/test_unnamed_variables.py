@@ -1,4 +1,4 @@
-"""Variables that nobody names: compared where both programs carry them and the reference changes them."""
+"""Variables that nobody names: compared where both programs use them, or carry them and the reference changes them."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
+import pytest
 import tensorflow as tf
 
 from harness import Devices, Verdict, Verification, make_parallel, verify
@@ -66,6 +67,44 @@ def test_copies_that_the_reference_leaves_alone_are_the_programs_own_affair(devi
 
     found = _verified(devices, parallel, reference)
     assert found.verdict is Verdict.PASS, found
+
+
+@pytest.mark.parametrize("too_many", [True, False])
+def test_a_variable_that_the_reference_only_reads_is_not_to_be_updated(devices: Devices, too_many: bool) -> None:
+    frozen, trained = tf.Variable(X[:3], name="frozen", trainable=False), tf.Variable(X[0], name="trained")
+
+    def loss(x: Any) -> Any:
+        return tf.reduce_sum(tf.tanh(x @ frozen) * trained)
+
+    def step(x: Any, variables: list[Any]) -> Any:
+        with tf.GradientTape() as tape:
+            tape.watch(variables)
+            value = loss(x)
+        for variable, gradient in zip(variables, tape.gradient(value, variables), strict=True):
+            variable.assign_sub(0.1 * gradient)
+        return value
+
+    def parallel(x: Any) -> Any:
+        return step(x, [trained, frozen] if too_many else [trained])
+
+    def reference(x: Any) -> Any:
+        return step(x, [trained])
+
+    found = _verified(devices[:1], parallel, reference)
+    assert found.verdict is (Verdict.FAIL if too_many else Verdict.PASS), found
+    if too_many:
+        assert "Variable frozen is updated, but the reference only reads it (test_unnamed_variables.py:" in found.reason
+
+
+def test_what_follows_from_an_update_too_many_is_not_another_cause(devices: Devices) -> None:
+    frozen = tf.Variable(X[:3], name="frozen", trainable=False)
+
+    def parallel(x: Any) -> Any:
+        frozen.assign_add(tf.ones([3, 3]))
+        return tf.tanh(x @ frozen)
+
+    found = _verified(devices[:1], parallel, lambda x: tf.tanh(x @ frozen))
+    assert found.reason.startswith("Variable frozen is updated, but the reference only reads it"), found
 
 
 def test_a_generator_that_is_asked_by_each_shard_may_have_moved_on_further(devices: Devices) -> None:

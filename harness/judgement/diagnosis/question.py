@@ -207,6 +207,12 @@ class Question:
                 self.failed.append(f"{type(error).__name__}: {error}")
                 return None
 
+    def right_in(self, result: Result) -> bool:
+        """Whether the results that differ are right in another run."""
+        return all(
+            replace(leaf, found=leaf.of(result), wrong=False).explained_by(leaf.expected) for leaf in self.wrong
+        )
+
     def result_in_graph(self, fn: Callable[..., Any], on_op: Callable[..., Any]) -> Result | None:
         """The same with what the variables are after it."""
         return self.in_graph(fn, on_op, read=lambda raw: as_result(raw, self.watched))  # type: ignore[no-any-return]

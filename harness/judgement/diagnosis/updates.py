@@ -29,6 +29,7 @@ def repeated(question: Question) -> Iterator[Cause]:
     states = [leaf for leaf in question.wrong if leaf.part == "state"]
     outputs = [leaf for leaf in question.wrong if leaf.part == "outputs"]
     if states:
+        yield from _besides(question, states)
         yield from _by_each_shard(question, states)
         yield from _more_often(question, states)
         yield from _some_more_often(question, states)
@@ -37,6 +38,33 @@ def repeated(question: Question) -> Iterator[Cause]:
         yield from _by_shares(question, states)
     elif outputs and len(outputs) == len(question.wrong) and question.seen_reference.writes:
         yield from _before_or_after(question)
+
+
+def _besides(question: Question, states: list[Leaf]) -> Iterator[Cause]:
+    """The program writes to variables that the reference only reads; without these writes all results are right."""
+
+    def handle(leaf: Leaf) -> int:
+        return handle_of(question.watched[leaf.index])
+
+    written_to, usual = question.seen.writes, question.seen_reference.writes
+    more = [leaf for leaf in states if written_to[handle(leaf)] and not usual[handle(leaf)]]
+    if not more:
+        return
+    known = {id(question.watched[leaf.index]) for leaf in more}
+
+    def write(variable: Any, value: Any, perform: Callable[[Any], Any]) -> Any:
+        return variable if id(variable) in known else perform(value)
+
+    def program(**inputs: Any) -> Any:
+        with writes(write):
+            return question.parallel.fn(**inputs)
+
+    result = question.run(program) if len(more) < len(question.wrong) else None
+    if len(more) == len(question.wrong) or (result is not None and question.right_in(result)):
+        are, them = ("is", "it") if len(more) == 1 else ("are", "them")
+        yield Cause(
+            f"{variables_text(more)} {are} updated, but the reference only reads {them}", place_of(question, more[0])
+        )
 
 
 def _by_each_shard(question: Question, states: list[Leaf]) -> Iterator[Cause]:
