@@ -82,6 +82,7 @@ def _of_body(body: Body) -> Iterator[tuple[str, str, str | None, bool]]:
                 yield forward_type, node.op, body.by_name[maker].op, False
 
 
+@pytest.mark.cases(6)
 @pytest.mark.parametrize("rows", [4, None])
 @pytest.mark.parametrize("name", FUNCTIONS)
 def test_what_tensorflow_makes_is_in_the_table(name: str, rows: int | None) -> None:

@@ -254,7 +254,7 @@ CASES = [
 ]
 
 
-@pytest.mark.cases(6)
+@pytest.mark.cases(4)
 @pytest.mark.parametrize("make", CASES)
 def test_every_gradient_op_is_linked_and_a_second_trace_says_the_same(make: Callable[[], Case]) -> None:
     fn, x = make()
@@ -266,7 +266,7 @@ def test_every_gradient_op_is_linked_and_a_second_trace_says_the_same(make: Call
     assert all(names[op.forward].name != op.name for op in gradient_ops(first) if op.forward)
 
 
-@pytest.mark.cases(6)
+@pytest.mark.cases("function_per_shard", "switch_case", "tape_outside_of_functions_in_a_function")
 @pytest.mark.parametrize("make", CASES)
 def test_a_function_that_ran_before_it_was_traced_has_the_same_links(make: Callable[[], Case]) -> None:
     fn, x = make()

@@ -40,6 +40,7 @@ def partners(trace: Trace, op_type: str) -> list[str]:
     return sorted(place(device) for op in found if (device := names[op.forward or ""].device) is not None)
 
 
+@pytest.mark.cases(1)
 @pytest.mark.parametrize("mode", MODES)
 def test_the_same_ops_on_two_devices_each_have_their_own(mode: str) -> None:
     weights = variable(3, 5)
@@ -50,6 +51,7 @@ def test_the_same_ops_on_two_devices_each_have_their_own(mode: str) -> None:
     assert set(where(found, "MatMul", "gradient")) == {"CPU:0"}
 
 
+@pytest.mark.cases(1)
 @pytest.mark.parametrize("mode", MODES)
 def test_the_same_op_on_the_same_tensors_on_two_devices(mode: str) -> None:
     def fn(x: Any) -> Any:

@@ -93,6 +93,7 @@ MAKE: dict[str, Callable[[], tuple[Any, Any]]] = {
 }
 
 
+@pytest.mark.cases(1)
 @pytest.mark.parametrize("name", MAKE)
 def test_every_link_is_found_by_wiring(name: str) -> None:
     fn, x = MAKE[name]()

@@ -82,6 +82,7 @@ def test_a_function_called_with_tensors_of_different_devices_is_placed_for_each(
     assert [(place(t.source), t.bytes) for t in found.transfers] == [("CPU:1", 48)]
 
 
+@pytest.mark.cases(1)
 @pytest.mark.parametrize(
     ("make", "expected"),
     [

@@ -34,6 +34,7 @@ def by_hand(devices: Devices, x: Any, factor: float = 1.0) -> Any:
     return tf.concat(parts, 0)
 
 
+@pytest.mark.cases("MatMul")
 @pytest.mark.parametrize("what", ["gradient-placement", "H202", "MatMul"])
 def test_a_finding_is_accepted_by_kind_code_or_place_and_stays_visible(what: str, devices: Devices) -> None:
     def run(factor: float = 1.0) -> Any:

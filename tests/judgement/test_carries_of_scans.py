@@ -73,6 +73,7 @@ WRONG: list[tuple[str, Carry, str]] = [
 ]
 
 
+@pytest.mark.cases("missing", "missing in one shard", "subtracted", "of a neighbour", "inclusive", "without one")
 @pytest.mark.parametrize(("name", "carry", "words"), WRONG, ids=[name for name, *_ in WRONG])
 def test_a_wrong_carry_of_a_running_sum_is_named(devices: Devices, name: str, carry: Carry, words: str) -> None:
     x = {"x": sample(24, 3)}

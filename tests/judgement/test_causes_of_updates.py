@@ -52,6 +52,7 @@ def test_an_average_that_keeps_too_much_is_not_said_to_be_in_another_order(devic
     assert _averages(devices[:4], 0.9).passed
 
 
+@pytest.mark.cases(1)
 @pytest.mark.parametrize(("share", "said"), [(0.0, True), (0.6, False)])
 def test_an_addend_is_left_out_only_if_none_of_it_is_there(devices: Devices, share: float, said: bool) -> None:
     def tower(x: Any, share: float) -> Any:
@@ -68,6 +69,7 @@ def test_an_addend_is_left_out_only_if_none_of_it_is_there(devices: Devices, sha
     assert ("An addend is left out of output: the reference also adds the result of Mul" in found.reason) == said, found
 
 
+@pytest.mark.cases("given2")
 @pytest.mark.parametrize(
     ("given", "cause"),
     [
@@ -164,6 +166,7 @@ def test_many_variables_that_are_updated_twice_are_named_after_as_few_runs_as_tw
     assert not [finding for finding in _counted(devices, 2, 1)[0].findings if finding.kind == "value"]
 
 
+@pytest.mark.cases("False-True", "True-False")
 @pytest.mark.parametrize(
     ("means", "sparse", "said"),
     [(False, True, "IndexedSlices with the same sums"), (True, False, "each is a mean"), (False, False, "")],
@@ -204,6 +207,7 @@ def test_dense_gradients_in_the_place_of_slices_are_told_from_sums_of_means(
         assert verified.passed, verified
 
 
+@pytest.mark.cases("in turn-False")
 @pytest.mark.parametrize(
     ("how", "adam", "words"),
     [

@@ -123,6 +123,7 @@ def a_task_left_out(devices: Devices, wrong: bool) -> Made:
     return parallel, lambda x: tf.reduce_mean(tf.sin(x) + tf.square(x)), {"x": sample(8, 3)}
 
 
+@pytest.mark.cases(1)
 @pytest.mark.parametrize(
     ("program", "said", "not_said"),
     [
@@ -202,6 +203,7 @@ def test_rows_that_are_worked_on_one_by_one_are_no_shards(devices: Devices) -> N
     assert not re.search(r"shards 1, 2", found.reason), found
 
 
+@pytest.mark.cases(1)
 @pytest.mark.parametrize(
     ("threshold", "lost", "said", "not_said"),
     [(0.9, False, "", "missing"), (0.5, True, "of one shard only", "in every element"), (0.5, False, "matches", "")],

@@ -69,6 +69,7 @@ def verified(devices: Devices, tower: Tower, join: Callable[[Any], Any], wrong: 
     return verify(program, lambda x: tower(x, False), {"x": X}, devices=devices, modes=("eager",))
 
 
+@pytest.mark.cases("partial sum")
 @pytest.mark.parametrize(
     ("tower", "join", "words"),
     [
@@ -153,6 +154,7 @@ def lost_on_the_way(devices: Devices, x: Any, wrong: bool) -> Any:
     return tf.add_n(parts)
 
 
+@pytest.mark.cases("a_step_left_out_of_one-words1", "lost_on_the_way")
 @pytest.mark.parametrize(
     ("program", "words"),
     [
@@ -344,6 +346,7 @@ def test_inputs_are_called_equal_only_where_each_of_them_was_compared() -> None:
     assert moved == "Mul on CPU:1: it reads the result of Range (a.py:3), which has no equal in the reference"
 
 
+@pytest.mark.cases(1)
 @pytest.mark.parametrize("inside", [True, False])
 def test_the_layer_that_runs_the_first_op_is_named(devices: Devices, inside: bool) -> None:
     right, wrong = (tf.keras.layers.Dense(3, activation=name, name=f"dense_{name}") for name in ("tanh", "relu"))

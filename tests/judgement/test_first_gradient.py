@@ -104,6 +104,7 @@ def judged(towers: Towers, tapes: Callable[[Towers], tuple[Any, Any, list[Any]]]
     )
 
 
+@pytest.mark.cases("left_the_tape")
 @pytest.mark.parametrize("tapes", [Towers.with_verify, Towers.one_tape, Towers.tape_each])
 @pytest.mark.parametrize(
     ("change", "words"),

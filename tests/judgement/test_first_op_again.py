@@ -43,6 +43,7 @@ def magnified(x: Any, again: bool) -> Any:
     return (one * 1.7 - other * 1.7) * 1e6
 
 
+@pytest.mark.cases("True")
 @pytest.mark.parametrize("wrong", [True, False])
 def test_an_op_in_which_rounding_grows_is_not_accused_of_it(devices: Devices, wrong: bool) -> None:
     def tower(x: Any, again: bool, slip: bool) -> Any:

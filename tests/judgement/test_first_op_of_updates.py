@@ -58,6 +58,7 @@ class Scaled:
         return tf.concat(towers(devices, x, lambda part: tf.exp(part) * factor), 0)
 
 
+@pytest.mark.cases(1)
 @pytest.mark.parametrize(
     ("program", "words"),
     [

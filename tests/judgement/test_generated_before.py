@@ -58,6 +58,7 @@ _NORMALISED = Models(
 )
 
 
+@pytest.mark.cases(1)
 @pytest.mark.parametrize(
     ("verify", "example"), [(verify_staged, _BIAS), (verify_models, _POOLED), (verify_models, _NORMALISED)]
 )

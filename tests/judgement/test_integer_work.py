@@ -47,6 +47,7 @@ def _towers(
     return towers
 
 
+@pytest.mark.cases(1)
 @pytest.mark.parametrize("layers", [(_hashed, _largest, _INTEGERS), (tf.strings.upper, _tagged, _TEXTS)])
 def test_a_layer_in_the_scope_of_another_shards_device_is_found(devices: harness.Devices, layers: Any) -> None:
     first, second, x = layers

@@ -124,6 +124,7 @@ CASES: list[tuple[Callable[[Devices, bool], Pair], str]] = [
 ]
 
 
+@pytest.mark.cases("flags", "added_twice", "variances")
 @pytest.mark.parametrize(("pair", "words"), CASES, ids=[pair.__name__ for pair, _ in CASES])
 def test_what_a_wrong_merge_is_to_the_reference_is_told(
     devices: Devices, pair: Callable[[Devices, bool], Pair], words: str

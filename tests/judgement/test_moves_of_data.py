@@ -70,6 +70,7 @@ def divided(x: Any, columns: Any) -> Any:
     return tf.concat([tf.tanh(left), tf.exp(right)], 1)
 
 
+@pytest.mark.cases("padded-1-2-Pad")
 @pytest.mark.parametrize("on_all", [False, True])
 @pytest.mark.parametrize(
     ("model", "right", "wrong", "kind", "mine", "theirs"),

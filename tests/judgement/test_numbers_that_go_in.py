@@ -31,6 +31,7 @@ def _of_a_branch() -> Callable[..., Any]:
     return lambda x: tf.cond(tf.reduce_max(x) >= 0.0, lambda: x * 0.37, lambda: x)
 
 
+@pytest.mark.cases("_of_a_branch")
 @pytest.mark.parametrize("made", [_of_a_variable, _of_a_tensor, _of_a_branch, lambda: lambda x: x * 0.37])
 def test_sums_of_real_multiples_of_whole_numbers_may_round(devices: Devices, made: Callable[..., Any]) -> None:
     fn = made()
@@ -63,6 +64,7 @@ def test_sums_of_whole_numbers_may_not(devices: Devices) -> None:
     assert "tolerance 0 (exact arithmetic)" in str(wrong), wrong
 
 
+@pytest.mark.cases("int32")
 @pytest.mark.parametrize("dtype", [np.int32, np.float32])
 def test_constants_that_cancel_may_round_though_no_input_moves_them(devices: Devices, dtype: Any) -> None:
     x = np.arange(1, 13, dtype=dtype).reshape(6, 2)

@@ -180,6 +180,9 @@ CASES = [
 ]
 
 
+@pytest.mark.cases(
+    "shares_of_bins", "largest_of_a_shard", "triangle_of_a_decomposition", "distances_in_blocks", "repeated_columns"
+)
 @pytest.mark.parametrize(("make", "said", "unsaid"), [pytest.param(*case, id=case[0].__name__) for case in CASES])
 def test_what_one_device_does_otherwise_is_named(
     devices: Devices, make: Callable[[Devices, bool], Made], said: tuple[str, ...], unsaid: str

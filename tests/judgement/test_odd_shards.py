@@ -164,6 +164,7 @@ CASES = [
 _ON_CPUS = {words_in_other_buckets: [pytest.mark.devices(kind="logical-cpu", min=2)]}
 
 
+@pytest.mark.cases("product_with_a_conjugate", "pairs_of_all_rows", "times_of_another_shard", "gradient_in_bfloat16")
 @pytest.mark.parametrize(
     ("make", "said", "unsaid"),
     [pytest.param(*case, id=case[0].__name__, marks=_ON_CPUS.get(case[0], [])) for case in CASES],

@@ -199,6 +199,7 @@ CASES: list[tuple[Callable[[Devices, bool], Planted], str]] = [
 ON_CPUS = {"large_sums": [pytest.mark.devices(min=4, kind="logical-cpu")]}
 
 
+@pytest.mark.cases("another_table", "large_sums", "layers", "columns", "micro_batches", "later")
 @pytest.mark.parametrize(
     ("plant", "words"),
     [pytest.param(plant, words, id=plant.__name__, marks=ON_CPUS.get(plant.__name__, [])) for plant, words in CASES],

@@ -197,6 +197,7 @@ def _noise(devices: harness.Devices, faulty: bool) -> Case:
     return parallel, reference, {"x": _sample(9, 5)}, [weights]
 
 
+@pytest.mark.cases("_vocabulary", "_noise")
 @pytest.mark.parametrize("case", [_vocabulary, _contrastive, _rms_step, _clipped, _states, _collected, _noise])
 def test_the_fault_is_found_and_the_correct_twin_passes(
     devices: harness.Devices, case: Callable[[harness.Devices, bool], Case]

@@ -147,6 +147,7 @@ CASES: list[tuple[Callable[[Devices, bool], Planted], str]] = [
 ]
 
 
+@pytest.mark.cases("a_slice_missing", "tables", "nearest", "best_word", "slices")
 @pytest.mark.parametrize(("plant", "words"), CASES, ids=[plant.__name__ for plant, _ in CASES])
 def test_the_fault_is_named_and_its_twin_passes(
     devices: Devices, plant: Callable[[Devices, bool], Planted], words: str

@@ -61,6 +61,7 @@ def _table(devices: harness.Devices, misplaced: bool, many: bool) -> tuple[Progr
     return written, lambda x: _first(tf.sin(_first(x, weights)), weights)
 
 
+@pytest.mark.cases(1)
 @pytest.mark.parametrize("misplaced", [False, True])
 @pytest.mark.parametrize(("made", "many"), [(_queue, False), (_queue, True), (_table, False)])
 def test_what_goes_through_a_queue_or_a_table(

@@ -48,6 +48,7 @@ def test_equal_ones_pass(devices: Devices) -> None:
         assert found.exercised.values > 0
 
 
+@pytest.mark.cases("True")
 @pytest.mark.parametrize("zeros", [False, True])
 def test_a_row_that_is_longer_by_zeros_is_found(devices: Devices, zeros: bool) -> None:
     """Padded to one length both are the same."""
@@ -70,6 +71,7 @@ def test_the_same_values_at_other_places_are_found(devices: Devices) -> None:
     assert "shape" in {finding.kind for finding in found.findings}, found
 
 
+@pytest.mark.cases("True")
 @pytest.mark.parametrize("wrong", [False, True])
 def test_sparse_features_are_split_in_every_mode(devices: Devices, wrong: bool) -> None:
     """TensorFlow has no gradient for a sparse input; those of the variables are compared."""

@@ -47,6 +47,7 @@ def nested() -> Callable[[Any], Any]:
 KEPT: dict[str, Any] = {}
 
 
+@pytest.mark.cases(1)
 @pytest.mark.parametrize("where", ["slots", "class", "nested", "bound"])
 def test_state_is_found_by_its_writes(devices: Devices, where: str) -> None:
     OnTheClass.total = tf.Variable(tf.zeros([3]))
@@ -87,6 +88,7 @@ def test_a_table_of_counts_that_each_shard_moves_on_is_found(devices: Devices) -
     assert verify(once, counted, {"x": X}, devices=devices[:2]).passed
 
 
+@pytest.mark.cases(1)
 @pytest.mark.parametrize("kind", [pytest.param("ragged", marks=NO_GPU_KERNEL), "sparse"])
 def test_ragged_and_sparse_inputs_whose_results_differ_are_compared(devices: Devices, kind: str) -> None:
     ragged = tf.RaggedTensor.from_tensor(tf.constant(X), lengths=[1, 2, 3, 1, 2, 3, 1, 2])

@@ -56,6 +56,7 @@ def counting(table: Any, where: str) -> Callable[[Any, float], Any]:
     return lambda ids, step: kept.add(ids, tf.constant(step))
 
 
+@pytest.mark.cases("dense-eager")
 @pytest.mark.parametrize("where", ["eager", "traced before"])
 @pytest.mark.parametrize("make", [mutable, dense])
 def test_counts_in_a_table_are_right_or_found_to_be_wrong(

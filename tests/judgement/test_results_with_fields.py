@@ -54,6 +54,7 @@ class Outer(tf.experimental.ExtensionType):  # type: ignore[misc]
 KINDS = (Plain, Nested, Extension, Outer)
 
 
+@pytest.mark.cases("alone-Outer", "in a dict-Nested")
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("held", ["alone", "in a dict"])
 def test_fields_are_compared_with_their_rounding_errors(kind: Any, held: str, devices: Devices) -> None:

@@ -53,6 +53,7 @@ def _first(result: Any) -> bytes:
     return tf.nest.flatten(result)[0].numpy().tobytes()  # type: ignore[no-any-return]
 
 
+@pytest.mark.cases("False-_branch_in_a_function")
 @pytest.mark.parametrize("make", [_function, _concrete, _branch_in_a_function])
 @pytest.mark.parametrize("gradient", [False, True])
 def test_a_function_that_is_first_built_in_the_replay_serves_other_runs(

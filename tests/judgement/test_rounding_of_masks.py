@@ -23,6 +23,7 @@ def by_a_product_of_masks(scores: Any) -> Any:
     return scores + (1.0 - tf.minimum(mask, 1.0)) * -1e9
 
 
+@pytest.mark.cases(1)
 @pytest.mark.parametrize("masked", [by_a_band, by_a_product_of_masks])
 @pytest.mark.parametrize("factor", [1.0, 1.001])
 def test_attention_with_a_mask_is_judged(devices: Devices, masked: Callable[[Any], Any], factor: float) -> None:

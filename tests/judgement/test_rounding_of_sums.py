@@ -92,6 +92,7 @@ def test_a_sum_that_is_rounded_to_quarters_may_flip_where_it_is_between_two_and_
     assert {(each.kind, each.mode) for each in found.findings} == wanted, found
 
 
+@pytest.mark.cases("3.0-UNKNOWN")
 @pytest.mark.parametrize(("factor", "verdict"), [(1.0, Verdict.PASS), (1.001, Verdict.UNKNOWN), (3.0, Verdict.UNKNOWN)])
 def test_a_gradient_with_a_step_where_the_variable_stands_is_judged_by_rounding_alone(
     devices: Devices, factor: float, verdict: Verdict
@@ -146,6 +147,7 @@ def _steps(devices: Devices, weight: Any, bias: Any, factor: float = 1.0) -> tup
     return towers, single
 
 
+@pytest.mark.cases(1)
 @pytest.mark.parametrize(("factor", "verdict"), [(1.0, Verdict.PASS), (1.01, Verdict.FAIL)])
 def test_a_gradient_that_a_step_returns_may_be_nothing_but_rounding_error(
     devices: Devices, factor: float, verdict: Verdict
@@ -162,6 +164,7 @@ def test_a_gradient_that_a_step_returns_may_be_nothing_but_rounding_error(
     assert {finding.kind for finding in found.findings} == (set() if verdict is Verdict.PASS else {"value"})
 
 
+@pytest.mark.cases("1.0-PASS")
 @pytest.mark.parametrize(("factor", "verdict"), [(1.0, Verdict.PASS), (1.01, Verdict.FAIL)])
 def test_a_variable_that_a_step_moves_by_nothing_but_rounding_error_is_judged_beside_the_others(
     devices: Devices, factor: float, verdict: Verdict

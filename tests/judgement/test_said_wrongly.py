@@ -160,6 +160,7 @@ def straight_through(devices: Devices, wrong: bool) -> tuple[Any, Any, dict[str,
     return parallel, lambda x: signs(tf.matmul(x, weights)), {"x": 2.0 * sample(8, 3)}
 
 
+@pytest.mark.cases("next_word", "straight_through", "teacher", "counts")
 @pytest.mark.parametrize(
     ("program", "said", "gradients"),
     [

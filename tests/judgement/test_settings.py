@@ -32,6 +32,7 @@ def _reference(x: Any) -> Any:
     return tf.reduce_max(tf.reshape(tf.tanh(x), [4, 2, 3]), axis=1)
 
 
+@pytest.mark.cases("False")
 @pytest.mark.parametrize("inside", [False, True])
 def test_a_rewrite_of_the_graph_that_is_wrong_is_named_with_what_avoids_it(devices: Devices, inside: bool) -> None:
     """Also where the program itself calls a ``tf.function``, which then is wrong in eager code too."""

@@ -38,7 +38,7 @@ def _verify(program: Program, devices: harness.Devices) -> harness.Verification:
     )
 
 
-@pytest.mark.cases(8)
+@pytest.mark.cases(4, "all_blocks_but_one", "batches_of_a_dataset", "scored_after_the_scope")
 @pytest.mark.parametrize(
     "name", [_on_cpus_alone(name, "numpy_function", "numpy_function_with_texts") for name in PAIRS]
 )
@@ -54,7 +54,7 @@ def test_work_on_another_shards_device_is_found_and_the_clean_twin_passes(name: 
     assert clean.verdict is Verdict.PASS, clean
 
 
-@pytest.mark.cases(8)
+@pytest.mark.cases(4, "cells_looked_at_by_python", "small_lookup_before_much_work")
 @pytest.mark.parametrize(
     "make",
     [
@@ -68,6 +68,7 @@ def test_a_right_program_passes(make: Callable[[harness.Devices], Program], devi
     assert clean.verdict is Verdict.PASS, clean
 
 
+@pytest.mark.cases(1)
 @pytest.mark.parametrize("make", [misplaced_programs.heavy_without_a_scope, misplaced_models.branches_joined])
 def test_what_is_out_of_place_is_found_beside_gradients(
     devices: harness.Devices, make: Callable[[harness.Devices, bool], Program]

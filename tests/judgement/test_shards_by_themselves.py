@@ -245,6 +245,7 @@ PARAMETERS = [
 ]
 
 
+@pytest.mark.cases("no_neighbours", "groups", "captured_labels", "ranks_of_numpy", "slots", "groups_by_the_least")
 @pytest.mark.parametrize(("planted", "words"), PARAMETERS)
 def test_what_a_shard_does_by_itself_is_named(
     devices: Devices, planted: Callable[[Devices, bool], Planted], words: str
@@ -257,6 +258,7 @@ def test_what_a_shard_does_by_itself_is_named(
     assert "IndexedSlices" not in found.reason
 
 
+@pytest.mark.cases(1)
 @pytest.mark.parametrize(("planted", "_words"), PARAMETERS)
 def test_the_right_twin_passes(devices: Devices, planted: Callable[[Devices, bool], Planted], _words: str) -> None:
     program, reference, inputs, options = planted(devices, False)

@@ -65,6 +65,7 @@ def _verify(program: Any, reference: Any, inputs: Any, devices: harness.Devices,
     )
 
 
+@pytest.mark.cases(1)
 @pytest.mark.parametrize("first", [0, 1])
 @pytest.mark.parametrize("microbatches", [1, 3])
 @pytest.mark.parametrize("used", [(2,), (1, 2), (0, 1, 2), (0, 2)])
@@ -80,6 +81,7 @@ def test_the_gradient_of_what_stages_hand_on_goes_back_in_one_step(
     assert found.passed, found
 
 
+@pytest.mark.cases("1")
 @pytest.mark.parametrize("microbatches", [1, 3])
 def test_a_gradient_passes_a_stage_that_only_adds(microbatches: int, devices: harness.Devices) -> None:
     """The gradient of a sum is that of each operand: no op of the middle stage computes it."""
@@ -95,6 +97,7 @@ def test_a_gradient_passes_a_stage_that_only_adds(microbatches: int, devices: ha
     assert found.passed, found
 
 
+@pytest.mark.cases(1)
 @pytest.mark.parametrize("microbatches", [1, 3])
 def test_what_a_stage_fetches_to_a_device_that_is_no_part_of_the_pipeline_is_found(
     microbatches: int, devices: harness.Devices
@@ -108,6 +111,7 @@ def test_what_a_stage_fetches_to_a_device_that_is_no_part_of_the_pipeline_is_fou
     assert "not part of the pipeline" in str(found)
 
 
+@pytest.mark.cases("/device:CPU:0")
 # Beside GPUs, TensorFlow takes the gradient of what the host prepares on GPU:0.
 @pytest.mark.parametrize("scope", [None, pytest.param(_HOST, marks=pytest.mark.devices(min=4, kind="logical-cpu"))])
 def test_arguments_may_be_prepared_on_a_device_that_is_no_part_of_the_pipeline(
@@ -172,6 +176,7 @@ def test_gradients_of_weights_that_are_added_up_elsewhere_are_found(devices: har
     assert clean.passed, clean
 
 
+@pytest.mark.cases(1)
 @pytest.mark.parametrize("apart", [False, True])
 def test_weights_that_are_all_on_the_first_device_are_one_fault(apart: bool, devices: harness.Devices) -> None:
     """Their gradients go to them, in one step and over several devices."""

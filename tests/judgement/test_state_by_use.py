@@ -112,6 +112,7 @@ def _verified(devices: Devices, parallel: Callable[..., Any], reference: Callabl
     return verify(parallel, reference, {"x": X}, devices=devices[:2])
 
 
+@pytest.mark.cases("made_in_the_first_call")
 @pytest.mark.parametrize(
     "make",
     [
@@ -170,6 +171,7 @@ UPDATES: dict[str, Callable[[Any, Any], Any]] = {
 }
 
 
+@pytest.mark.cases(1)
 @pytest.mark.parametrize("kind", UPDATES)
 def test_state_is_restored_and_compared_however_it_is_written(devices: Devices, kind: str) -> None:
     slotted = Slotted(tf.Variable(tf.zeros([3])))

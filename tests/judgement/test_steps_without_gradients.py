@@ -68,6 +68,7 @@ def means_of_two_groups(means: Any) -> Callable[[Sums], Callable[..., Any]]:
     return made
 
 
+@pytest.mark.cases(1)
 @pytest.mark.parametrize(
     ("make", "start"), [(newton, np.array([0.1, -0.2, 0.3])), (means_of_two_groups, X[:2] + X[-2:] / 2)]
 )
@@ -90,6 +91,7 @@ def test_no_derivative_of_an_update_is_asked_for(make: Any, start: Any, devices:
     assert [finding.kind for finding in wanted.findings] == ["gradient-placement"], wanted
 
 
+@pytest.mark.cases(1)
 @pytest.mark.parametrize("updated", ["an average", "nothing"])
 def test_a_model_that_updates_an_average_has_gradients(updated: str, devices: Devices) -> None:
     weights, average = tf.Variable(np.eye(3, dtype=np.float32)), tf.Variable(tf.zeros(3))

@@ -153,6 +153,7 @@ OVERWRITTEN = (
 )
 
 
+@pytest.mark.cases("total_that_goes_on")
 @pytest.mark.parametrize("make", OVERWRITTEN, ids=lambda make: make.__name__)
 def test_the_write_that_overwrites_what_another_shard_added_is_named(devices: Devices, make: Make) -> None:
     wrong, right = (
@@ -189,6 +190,7 @@ CHAINS = [
 ]
 
 
+@pytest.mark.cases("missing")
 @pytest.mark.parametrize(("how", "said", "and_said"), CHAINS, ids=[case[0] for case in CHAINS])
 def test_a_wrong_member_of_a_chain_of_additions_is_named(devices: Devices, how: str, said: str, and_said: str) -> None:
     def program(how: str) -> Callable[[Any], Any]:

@@ -109,6 +109,7 @@ def another_bucket(devices: Devices, x: Any, wrong: bool) -> Any:
     return tf.gather(np.eye(12, dtype=np.float32), tf.concat(in_towers(devices, x, tower), 0))
 
 
+@pytest.mark.cases("attribute", "another order", "small integers")
 @pytest.mark.parametrize(
     ("program", "reference", "at", "words"),
     [

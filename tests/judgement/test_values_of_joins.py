@@ -177,6 +177,7 @@ PAIRS = (
 )
 
 
+@pytest.mark.cases("added_up_by_assignments", "a_text_beside_scores", "one_feature_of_each")
 @pytest.mark.parametrize("make", PAIRS)
 def test_wrong_values_are_found_and_the_clean_twin_passes(
     devices: Devices, make: Callable[[Devices, bool], Program]
@@ -189,6 +190,7 @@ def test_wrong_values_are_found_and_the_clean_twin_passes(
         assert found.verdict is (Verdict.FAIL if wrong else Verdict.PASS), found
 
 
+@pytest.mark.cases(1)
 @pytest.mark.parametrize("make", [PAIRS[-1]])
 @pytest.mark.parametrize("wrong", [True, False])
 def test_gradients_go_past_a_text(devices: Devices, make: Callable[[Devices, bool], Program], wrong: bool) -> None:

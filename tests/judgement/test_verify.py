@@ -51,6 +51,7 @@ def test_a_verification_has_no_truth_value(devices: Devices) -> None:
         bool(verify(make_parallel(dense, devices), dense, {"x": X}, devices=devices, modes=("eager",)))
 
 
+@pytest.mark.cases(1)
 @pytest.mark.parametrize("error", [1e-3, 1e-4, 1e-5])
 def test_a_wrong_value_is_found_at_its_element(devices: Devices, error: float) -> None:
     right = make_parallel(dense, devices)
@@ -100,6 +101,7 @@ def test_arithmetic_that_is_not_exact_is_not_taken_for_exact(devices: Devices) -
     assert {comparison.rule for comparison in found.comparisons} == {"4 units in the last place"}
 
 
+@pytest.mark.cases("inf")
 @pytest.mark.parametrize("value", [np.nan, np.inf])
 def test_a_value_that_is_no_number_where_the_reference_has_one_is_found(devices: Devices, value: float) -> None:
     right = make_parallel(dense, devices)
@@ -158,6 +160,7 @@ def test_gradients_that_do_not_exist_are_unknown_when_asked_for(devices: Devices
     assert found.verdict is Verdict.UNKNOWN
 
 
+@pytest.mark.cases("True")
 @pytest.mark.parametrize("wrong", [False, True])
 def test_variables_without_gradients_are_compared_by_their_values(devices: Devices, wrong: bool) -> None:
     hits, rows = tf.Variable(0), tf.Variable(0.0)

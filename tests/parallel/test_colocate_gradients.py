@@ -42,7 +42,7 @@ def same_bits(found: Any, expected: Any) -> bool:
     return all(np.asarray(a).tobytes() == np.asarray(b).tobytes() for a, b in pairs)
 
 
-@pytest.mark.cases(6)
+@pytest.mark.cases(4)
 @MODES
 @pytest.mark.parametrize("program", PROGRAMS, ids=lambda program: program.__name__)
 def test_backward_ops_run_beside_their_forward_ops_and_values_stay(
@@ -67,6 +67,7 @@ def test_backward_ops_run_beside_their_forward_ops_and_values_stay(
     assert elsewhere(trace(plain)), "the context has an effect outside"
 
 
+@pytest.mark.cases(1)
 @MODES
 def test_programs_whose_gradients_are_vectorised_or_forward_keep_their_values(devices: Devices, mode: str) -> None:
     towers = Towers(devices)
@@ -79,6 +80,7 @@ def test_programs_whose_gradients_are_vectorised_or_forward_keep_their_values(de
             np.testing.assert_allclose(value, wanted, rtol=1e-5, atol=1e-6)
 
 
+@pytest.mark.cases("jacobian-eager")
 @MODES
 @pytest.mark.parametrize("kind", ["jacobian", "batch_jacobian", "in a decorated forward pass", "of make_parallel"])
 def test_vectorised_backward_ops_run_beside_their_forward_ops(devices: Devices, kind: str, mode: str) -> None:
@@ -152,6 +154,7 @@ READERS: dict[str, Callable[[Any, Any], Any]] = {
 }
 
 
+@pytest.mark.cases(1)
 @pytest.mark.parametrize("read", READERS)
 def test_gradients_of_a_variable_are_added_in_a_graph_where_it_is_however_it_is_read(
     devices: Devices, read: str
@@ -179,6 +182,7 @@ def test_gradients_of_a_variable_are_added_in_a_graph_where_it_is_however_it_is_
         assert same_bits(tf.function(colocate_gradients(program))(), tf.function(program)())
 
 
+@pytest.mark.cases("nothing-eager")
 @MODES
 @pytest.mark.parametrize("within", ["nothing", "a loop", "a function"])
 def test_gradients_of_variables_that_one_function_is_called_with_are_added_where_it_is_called(
@@ -228,6 +232,7 @@ def test_gradients_of_variables_that_one_function_is_called_with_are_added_where
         assert same_bits(in_mode(mode, colocate_gradients(step))(), in_mode(mode, step)())
 
 
+@pytest.mark.cases("eager")
 @MODES
 def test_targets_that_no_gradient_comes_from_and_those_that_are_weighted(devices: Devices, mode: str) -> None:
     towers = Towers(devices)
@@ -275,6 +280,7 @@ def test_one_gradient_that_is_of_tensors_on_two_devices_is_added_up_on_each(devi
         assert same_bits(in_mode(mode, colocate_gradients(program))(), in_mode(mode, program)())
 
 
+@pytest.mark.cases(1)
 @MODES
 def test_keras_layers_and_an_optimizer_train_as_without_the_context(devices: Devices, mode: str) -> None:
     def trained(colocated: bool) -> tuple[list[Any], Any]:
@@ -311,6 +317,7 @@ def test_keras_layers_and_an_optimizer_train_as_without_the_context(devices: Dev
     assert elsewhere(ran) == []
 
 
+@pytest.mark.cases(2)
 @MODES
 @pytest.mark.parametrize(
     "fault", [fault for fault in FAULTS.values() if fault.id in ("P01", "P02")], ids=lambda fault: fault.id

@@ -19,6 +19,7 @@ def towers(devices: Devices) -> Towers:
     return Towers(devices)
 
 
+@pytest.mark.cases(1)
 @pytest.mark.parametrize("kind", ["eager", "decorated tf.function", "in tf.function", "step in tf.function"])
 @pytest.mark.parametrize("order", [1, 2])
 def test_of_a_decorated_forward_pass_a_gradient_is_in_place_wherever_it_is_asked_for(

@@ -90,6 +90,7 @@ def test_the_gradient_of_a_tf_function_with_means_of_an_unknown_shape(devices: D
     assert cured.verdict is Verdict.PASS, cured
 
 
+@pytest.mark.cases(1)
 @pytest.mark.parametrize("recipe", [guide, by_slices, by_replicas], ids=lambda recipe: recipe.__name__)
 def test_a_recipe_for_towers_passes_within_the_context_and_not_without(devices: Devices, recipe: Any) -> None:
     w, b, v = tf.Variable(numbers(6, 8)), tf.Variable(numbers(8)), tf.Variable(numbers(8, 3))
@@ -149,6 +150,7 @@ def test_a_training_step_whose_towers_have_losses_of_their_own_passes_within_the
     assert cured.verdict is Verdict.PASS, cured
 
 
+@pytest.mark.cases(1)
 @pytest.mark.parametrize("within_first", [True, False])
 @pytest.mark.parametrize("of", ["concrete function", "loaded model"])
 @pytest.mark.parametrize("order", [1, 2])

@@ -259,6 +259,7 @@ def test_arguments_that_cannot_be_split_are_refused_by_name(devices: Devices) ->
         make_parallel(dense, devices)(x=tf.sparse.from_dense(rows(4)))
 
 
+@pytest.mark.cases("eager-3", "unknown batch-10")
 @pytest.mark.parametrize("count", [0, 1, 3, 10])
 @pytest.mark.parametrize("mode", ["eager", "graph", "unknown batch"])
 def test_a_ragged_batch_is_split_by_rows(devices: Devices, count: int, mode: str) -> None:

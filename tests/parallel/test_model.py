@@ -37,6 +37,7 @@ def data(rows: int = ROWS) -> Any:
     return np.random.default_rng(1).normal(size=(rows, UNITS)).astype(np.float32)
 
 
+@pytest.mark.cases(1)
 @pytest.mark.parametrize("microbatches", [1, 3, ROWS])
 def test_a_pipeline_equals_the_unsplit_model_with_each_op_in_its_place(
     devices: harness.Devices, microbatches: int

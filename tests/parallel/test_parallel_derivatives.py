@@ -52,6 +52,7 @@ def patterns(devices: Devices, w: Any) -> tuple[Call, list[Call]]:
     return unsplit, [make_parallel(unsplit, devices), lambda x: pipe(x=x)]
 
 
+@pytest.mark.cases("inside-2")
 @pytest.mark.parametrize(
     ("tapes", "order"),
     [
@@ -81,6 +82,7 @@ def test_each_order_is_that_of_one_device_and_in_its_place(devices: Devices, tap
         assert elsewhere(found) == []
 
 
+@pytest.mark.cases(1)
 @pytest.mark.parametrize("graph", [False, True])
 def test_vectorised_and_forward_derivatives_are_those_of_one_device(devices: Devices, graph: bool) -> None:
     w = tf.Variable(_W)
@@ -126,6 +128,7 @@ def lookups(table: Any) -> dict[str, Call]:
     }
 
 
+@pytest.mark.cases(1)
 @pytest.mark.parametrize("name", ["gather", "lookup", "gather_nd"])
 def test_rows_of_a_variable_are_looked_up_in_the_shard(devices: Devices, name: str) -> None:
     """TensorFlow looks them up where the variable is, whatever the scope."""

@@ -13,6 +13,7 @@ import tensorflow as tf
 import harness
 
 
+@pytest.mark.cases(1)
 @pytest.mark.parametrize("activation", ["silu", "twice"])
 def test_a_gradient_of_the_functions_own_holds_for_a_batch_of_unknown_size(
     devices: harness.Devices, activation: str

@@ -23,6 +23,7 @@ def test_batches_are_empty_small_even_and_mostly_uneven() -> None:
     assert min(kinds[kind] for kind in ("empty", "one", "few", "even", "uneven")) >= 10, kinds
 
 
+@pytest.mark.cases(1)
 @pytest.mark.parametrize("axis", [0, 1, -1])
 def test_no_axis_of_a_batch_has_the_size_of_another(axis: int) -> None:
     for batch in sample(batches(("x", "y"), axis=axis), 60):

@@ -98,6 +98,7 @@ def steps_for(dtype: str, *, exact: bool) -> tuple[Step, ...]:
     return tuple(step for step in steps if step.KIND in kinds)
 
 
+@pytest.mark.cases("int32-False")
 @pytest.mark.parametrize(
     ("dtype", "exact"), [*((dtype, False) for dtype in FLOATS), ("float16", True), ("int64", False), ("int32", False)]
 )

@@ -209,9 +209,7 @@ class Question:
 
     def right_in(self, result: Result) -> bool:
         """Whether the results that differ are right in another run."""
-        return all(
-            replace(leaf, found=leaf.of(result), wrong=False).explained_by(leaf.expected) for leaf in self.wrong
-        )
+        return all(replace(leaf, found=leaf.of(result), wrong=False).explained_by(leaf.expected) for leaf in self.wrong)
 
     def result_in_graph(self, fn: Callable[..., Any], on_op: Callable[..., Any]) -> Result | None:
         """The same with what the variables are after it."""
