@@ -111,6 +111,26 @@ def test_a_wrong_carry_of_a_product_is_named(devices: Devices) -> None:
     assert re.search(r"carry of Cumprod .* counted 2 times", found.reason), found
 
 
+def test_complex_carries_are_compared_with_their_imaginary_parts(devices: Devices) -> None:
+    def turned(totals: list[Any], shard: int) -> Any:
+        return added_up(totals, shard) * (2.0 if shard == 2 else 1.0)
+
+    def mirrored(totals: list[Any], shard: int) -> Any:
+        return tf.math.conj(added_up(totals, shard)) * 2.0 if shard == 2 else added_up(totals, shard)
+
+    x = {"x": tf.complex(sample(24, 3), sample(3, 24).T)}
+    for carry, named in ((turned, True), (mirrored, False), (added_up, False)):
+        found = verify(
+            in_shards(devices, tf.cumsum, tf.add, carry),
+            lambda x: tf.tanh(tf.cumsum(x) / 4.0),
+            x,
+            devices=devices,
+            gradients=False,
+        )
+        assert ("into shard 2 is wrong: it is counted 2 times" in found.reason) is named, found
+        assert found.passed is (carry is added_up), found
+
+
 def test_right_carries_pass(devices: Devices) -> None:
     x = {"x": sample(24, 3) / 4.0 + 1.0}
     summed = in_shards(devices, tf.cumsum, tf.add, added_up)

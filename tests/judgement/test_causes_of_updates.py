@@ -5,6 +5,7 @@ The faults of the catalogue are tried in tests/faults.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from typing import Any
 
@@ -276,3 +277,39 @@ def test_an_input_that_has_no_effect_does_not_make_another_one_a_table(
     assert words in verified().reason, verified()
     if used:
         assert verified(broadcast=("x",)).passed
+
+
+@pytest.mark.parametrize("cleared", [False, True])
+def test_a_write_that_is_missing_is_named_by_the_references_line(devices: Devices, cleared: bool) -> None:
+    total, count = tf.Variable(X[:2], name="total"), tf.Variable(1, name="count")
+    weights = tf.Variable(X[2:4], name="weights")
+
+    def finish(gradient: Any, clear: bool) -> None:
+        total.assign_add(gradient)
+        count.assign_add(1)
+        now = tf.equal(count % 2, 0)
+        weights.assign(tf.where(now, weights - 0.05 * total, weights))
+        if clear:
+            total.assign(tf.where(now, tf.zeros_like(total), total))
+
+    def parallel(x: Any) -> Any:
+        parts = []
+        for device, part in zip(devices, tf.split(x, len(devices)), strict=True):
+            with tf.device(device.name):
+                parts.append(tf.reduce_sum(part, axis=0) * tf.ones([2, 1]))
+        finish(tf.add_n(parts), cleared)
+        return tf.add_n(parts)
+
+    def reference(x: Any) -> Any:
+        gradient = tf.reduce_sum(x, axis=0) * tf.ones([2, 1])
+        finish(gradient, True)
+        return gradient
+
+    found = verify(parallel, reference, {"x": X}, devices=devices, variables=[weights, total, count])
+    assert found.passed is cleared, found
+    if not cleared:
+        assert re.match(
+            r"Variable total is updated once instead of twice: the reference's update 2 of 2 "
+            r"\(test_causes_of_updates\.py:\d+\) is missing",
+            found.reason,
+        ), found

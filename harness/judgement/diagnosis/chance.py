@@ -16,6 +16,8 @@ def are_counts(leaf: Leaf, rows: int) -> bool:
     """Whether a number and the reference's are counts, or shares of the rows, whose ratio says little."""
     if leaf.found is None or leaf.expected is None or leaf.found.size != 1 or leaf.expected.size != 1:
         return False
+    if any(array.dtype.kind in "cOSU" for array in (leaf.found, leaf.expected)):
+        return False
     both = np.stack([leaf.found.astype(np.float64), leaf.expected.astype(np.float64)]) * rows
     return bool(np.all(np.abs(both - np.round(both)) <= 1e-5 * np.abs(both)))
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from harness.judgement.diagnosis.leaves import explains, variables_text
+from harness.judgement.diagnosis.leaves import explains, handle_of, variables_text
 from harness.judgement.diagnosis.question import Cause, Leaf, Question
 from harness.judgement.diagnosis.scales import place_of
 from harness.judgement.diagnosis.writing import applying, writes
@@ -23,7 +23,9 @@ def of_updates(question: Question) -> Iterator[Cause]:
     states = [leaf for leaf in question.wrong if leaf.part == "state"]
     if not states:
         return
-    if len(states) == len(question.wrong):
+    handles = [handle_of(question.watched[leaf.index]) for leaf in states]
+    as_often = all(question.seen.writes[each] == question.seen_reference.writes[each] for each in handles)
+    if len(states) == len(question.wrong) and as_often:
         yield from _with_other_values(question, states)
     if max(question.seen_reference.writes.values(), default=0) > 1:
         yield from _stale(question, states)

@@ -182,7 +182,7 @@ def of_another(question: Question) -> Iterator[Cause]:
         for other in question.leaves:
             if other is leaf or other.start is None or other.expected is None or other.start.shape != leaf.start.shape:
                 continue
-            if np.array_equal(other.expected, other.start) or not epsilon_of(leaf.found.dtype):
+            if np.array_equal(other.expected, other.start) or changes_of(leaf) is None:
                 continue
             if explained_by_change(leaf, other.expected.astype(np.float64) - other.start):
                 partner[leaf.name] = other

@@ -14,6 +14,7 @@ from harness.judgement.diagnosis.question import Array, Cause, Question
 from harness.judgement.diagnosis.recorded import Step, close, named, slack
 from harness.judgement.diagnosis.search import Search, searched
 from harness.judgement.diagnosis.wording import rows_text
+from harness.judgement.values import wide
 
 #: A carry that is read several times is reported up to so many.
 _MOST_TIMES = 16
@@ -69,9 +70,9 @@ class _Scan:
             return None
         if any(part.shape != (size, *whole.shape[1:]) for part, size in zip(parts, sizes, strict=True)):
             return None
-        rows = np.split(whole.astype(np.float64), np.cumsum(sizes)[:-1])
+        rows = np.split(wide(whole), np.cumsum(sizes)[:-1])
         order = list(range(len(parts)))[:: -1 if last else 1]
-        own = [parts[shard].astype(np.float64) for shard in order]
+        own = [wide(parts[shard]) for shard in order]
         carries = (_carry(rows[shard], part, law, whole) for shard, part in zip(order, own, strict=True))
         known = [carry for carry in carries if carry is not None]
         none = [bool(np.allclose(carry, law.nothing, rtol=0.0, atol=slack(whole))) for carry in known]
@@ -129,7 +130,7 @@ def _with_carry(search: Search, step: Step, scan: _Scan) -> bool:
     if made is None or search.is_bad(step):
         return False
     shapes = [part for part in scan.parts if part.shape == made.shape]
-    return bool(shapes) and not any(np.all(close(made.astype(np.float64), part, slack(made))) for part in shapes)
+    return bool(shapes) and not any(np.all(close(wide(made), part, slack(made))) for part in shapes)
 
 
 def _causes(search: Search, whole: Step, scan: _Scan) -> Iterator[Cause]:
@@ -140,7 +141,7 @@ def _causes(search: Search, whole: Step, scan: _Scan) -> Iterator[Cause]:
         made = step.first
         if made is None or made.dtype != result.dtype or not step.place:
             continue
-        status, made = search.status[step.outputs[0]], made.astype(np.float64)
+        status, made = search.status[step.outputs[0]], wide(made)
         alone = status == "local" and any(_with_carry(search, each, scan) for each in search.groups[id(step)])
         for at, part in enumerate(scan.parts):
             if made.shape != part.shape:

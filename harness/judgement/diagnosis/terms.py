@@ -55,7 +55,8 @@ class _Terms:
             self.found.append([term, *map(tf.convert_to_tensor, slopes)])
 
 
-def _once_per_shard(count: int) -> tuple[float, str]:
+def once_per_shard(count: int) -> tuple[float, str]:
+    """By which factor a term is off that each of so many shards adds, and how this is said."""
     return float(count), f"counted {count} times, once for each shard, instead of once"
 
 
@@ -64,7 +65,7 @@ def counted_per_shard(question: Question) -> Iterator[Cause]:
     count = len(question.devices)
     for term, *slopes in _terms_of(question):
         for factor, how, remedy in (
-            (*_once_per_shard(count), f"{_ONCE}, or in each shard divide the term by the number of shards"),
+            (*once_per_shard(count), f"{_ONCE}, or in each shard divide the term by the number of shards"),
             (1.0 / count, f"counted 1/{count} times instead of once", f"{_ONCE}, not divided by the number of shards"),
             (0.0, "missing", _ONCE),
         ):
@@ -101,7 +102,7 @@ def added_in_each(question: Question) -> Iterator[Cause]:
     if any(leaf.part != "outputs" for leaf in question.wrong):
         return
     for number in range(_MOST_SUMS):
-        for factor, how in (_once_per_shard(count), (0.0, "left out")):
+        for factor, how in (once_per_shard(count), (0.0, "left out")):
             addends = _Addends(number, factor)
             result = question.result_in_graph(question.reference.fn, addends.on_op)
             if result is None or addends.seen <= number:

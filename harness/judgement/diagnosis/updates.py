@@ -2,26 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
 
-from harness.judgement.diagnosis.joins import WITHOUT, Join, PerShard, alone, shard_leaves
-from harness.judgement.diagnosis.layout import Layout, partitions
+from harness.evidence.places import place_of_call
+from harness.judgement.diagnosis.applied import AVERAGED, applied_by, by_each_shard, scaled
+from harness.judgement.diagnosis.joins import PerShard
+from harness.judgement.diagnosis.layout import partitions
 from harness.judgement.diagnosis.leaves import explains, factor_of, handle_of, variables_text
 from harness.judgement.diagnosis.question import Cause, Leaf, Question
 from harness.judgement.diagnosis.scales import place_of, written
 from harness.judgement.diagnosis.writing import applying, writes
-from harness.judgement.runs import Result
 from harness.judgement.tolerance import epsilon_of
 
-_DENSE = (
-    "the optimizer gets dense gradients; the reference's optimizer gets IndexedSlices with the same sums, and applies "
-    "rows with the same index one by one"
-)
-_ALIKE = "make both programs pass dense gradients to the optimizer, or both IndexedSlices"
-_ONCE = "average the shards' gradients first, and apply them once"
+_TIMES = {1: "once", 2: "twice"}
 
 
 def repeated(question: Question) -> Iterator[Cause]:
@@ -30,11 +26,12 @@ def repeated(question: Question) -> Iterator[Cause]:
     outputs = [leaf for leaf in question.wrong if leaf.part == "outputs"]
     if states:
         yield from _besides(question, states)
-        yield from _by_each_shard(question, states)
+        yield from by_each_shard(question, states)
         yield from _more_often(question, states)
         yield from _some_more_often(question, states)
         yield from _applied_again(question, states)
         yield from _never(question, states)
+        yield from _one_missing(question, states)
         yield from _by_shares(question, states)
     elif outputs and len(outputs) == len(question.wrong) and question.seen_reference.writes:
         yield from _before_or_after(question)
@@ -67,57 +64,6 @@ def _besides(question: Question, states: list[Leaf]) -> Iterator[Cause]:
         )
 
 
-def _by_each_shard(question: Question, states: list[Leaf]) -> Iterator[Cause]:
-    """The optimizer gets each shard's gradients in turn, or joins them in the wrong way."""
-    import tensorflow as tf
-
-    for layout in partitions(question):
-        gathered = _gathered(question, layout)
-        if not gathered:
-            continue
-        count = len(layout.sizes)
-        place = place_of(question, states[0]) or layout.place
-        for factor, how in (
-            (1.0, "for each shard"),
-            (1 / count, f"with each shard's gradients multiplied by 1/{count}"),
-        ):
-            in_turn = _applied(question, [(each[0], _scaled(each[1], factor), each[2]) for each in gathered])
-            if explains(in_turn, states) and _outputs_follow(question, layout):
-                yield Cause(
-                    f"the optimizer is applied {count} times, once {how}, instead of once for the batch",
-                    place,
-                    next_step=_ONCE,
-                )
-                return
-        for join, sentence in (
-            (Join("sum"), "the shards' gradients are added up although each is a mean"),
-            (
-                Join("mean"),
-                "the shards' gradients have equal weight although the shards differ in size"
-                if len(set(layout.sizes)) > 1
-                else "each shard's gradients are clipped or changed in another nonlinear way before they are averaged",
-            ),
-            *((Join("only", number), f"the update uses shard {number} alone") for number in range(count)),
-            *(
-                (Join(name, number), f"the part of shard {number} is missing from the update{alone(name)}")
-                for name in WITHOUT
-                for number in range(count)
-            ),
-        ):
-            joined = _joined(gathered, join, layout.sizes)
-            if joined is not None:
-                result = _applied(question, [joined])
-                if explains(result, states) and _outputs_follow(question, layout):
-                    own = _applied_by(question)
-                    if len(own) == 1 and _equal(joined[1], own[0][1]):
-                        # Then nothing is wrong with the sum or the mean, but with what the optimizer makes of it.
-                        if any(isinstance(grad, tf.IndexedSlices) for grad in own[0][1]):
-                            yield Cause(_DENSE, place, next_step=_ALIKE)
-                        return
-                    yield Cause(sentence, place)
-                    return
-
-
 def _by_shares(question: Question, states: list[Leaf]) -> Iterator[Cause]:
     """The step runs for each shard in turn, from where the last one left the variables, and each counts 1/N."""
     import tensorflow as tf
@@ -130,7 +76,7 @@ def _by_shares(question: Question, states: list[Leaf]) -> Iterator[Cause]:
         def apply(
             original: Callable[..., Any], optimizer: Any, grads: Any, variables: Any = None, share: float = share
         ) -> Any:
-            return original(optimizer, _scaled(grads, share), variables)
+            return original(optimizer, scaled(grads, share), variables)
 
         def write(variable: Any, value: Any, perform: Callable[[Any], Any], share: float = share) -> Any:
             before = variable.read_value()
@@ -140,7 +86,7 @@ def _by_shares(question: Question, states: list[Leaf]) -> Iterator[Cause]:
                 tf.raw_ops.AssignVariableOp(resource=variable.handle, value=value)
             return done
 
-        with applying(apply) if _applied_by(question) else writes(write):
+        with applying(apply) if applied_by(question) else writes(write):
             running = PerShard._run(question, layout, False)
         if (
             running is not None
@@ -151,21 +97,9 @@ def _by_shares(question: Question, states: list[Leaf]) -> Iterator[Cause]:
                 f"the training step ran once for each of the {len(layout.sizes)} shards, one after the other and with "
                 f"1/{len(layout.sizes)} of the gradient, instead of once for the batch",
                 place_of(question, states[0]) or layout.place,
-                next_step=_ONCE,
+                next_step=AVERAGED,
             )
             return
-
-
-def _scaled(grads: Sequence[Any], factor: float) -> list[Any]:
-    """Gradients times a factor."""
-    import tensorflow as tf
-
-    def scaled(grad: Any) -> Any:
-        if isinstance(grad, tf.IndexedSlices):
-            return tf.IndexedSlices(scaled(grad.values), grad.indices, grad.dense_shape)
-        return grad * tf.cast(factor, grad.dtype)
-
-    return list(grads) if factor == 1 else [None if grad is None else scaled(grad) for grad in grads]
 
 
 def _more_often(question: Question, states: list[Leaf]) -> Iterator[Cause]:
@@ -221,7 +155,7 @@ def _some_more_often(question: Question, states: list[Leaf]) -> Iterator[Cause]:
 
 def _applied_again(question: Question, states: list[Leaf]) -> Iterator[Cause]:
     """The optimizer gets the right gradients, but several times."""
-    if len(states) < len(question.wrong) or not _applied_by(question):
+    if len(states) < len(question.wrong) or not applied_by(question):
         return
     for times in range(2, max(3, len(question.devices) + 1)):
 
@@ -244,6 +178,41 @@ def _never(question: Question, states: list[Leaf]) -> Iterator[Cause]:
             never = "the value stays the same" if one else "the values stay the same"
         sentence = f"{variables_text(states)} {'is' if one else 'are'} not updated: {never}"
         yield Cause(sentence, place_of(question, states[0]))
+
+
+def _one_missing(question: Question, states: list[Leaf]) -> Iterator[Cause]:
+    """One of several writes to a variable is not made."""
+    for leaf in states:
+        variable = question.watched[leaf.index]
+        handle = handle_of(variable)
+        made, wanted = question.seen.writes[handle], question.seen_reference.writes[handle]
+        for number in range(wanted if 0 < made < wanted else 0):
+            without = _Without(variable, number)
+            with writes(without.write):
+                result = question.run(gradients=False)
+            if explains(result, question.wrong):
+                often, instead = (_TIMES.get(count, f"{count} times") for count in (made, wanted))
+                yield Cause(
+                    f"{variables_text([leaf])} is updated {often} instead of {instead}: the reference's update "
+                    f"{number + 1} of {wanted}{f' ({without.place})' if without.place else ''} is missing",
+                    place_of(question, leaf),
+                )
+                return
+
+
+class _Without:
+    """Leaves out one write to a variable."""
+
+    def __init__(self, variable: Any, number: int) -> None:
+        self.variable, self.left, self.place = variable, number, ""
+
+    def write(self, variable: Any, value: Any, perform: Callable[[Any], Any]) -> Any:
+        if variable is self.variable:
+            self.left -= 1
+            if self.left == -1:
+                self.place = place_of_call() or ""
+                return variable
+        return perform(value)
 
 
 def _before_or_after(question: Question) -> Iterator[Cause]:
@@ -282,6 +251,8 @@ def follow(question: Question) -> bool:
         if not hasattr(value, "numpy") or isinstance(value, tf.IndexedSlices):
             return value
         array = np.asarray(value.numpy())
+        if array.dtype.kind not in "iuf":
+            return value
         have = array.astype(np.float64)
         for expected, own in pairs:
             factor = factor_of(have, expected.astype(np.float64)) if expected.shape == array.shape else None
@@ -297,70 +268,6 @@ def follow(question: Question) -> bool:
     def write(_: Any, value: Any, perform: Callable[[Any], Any]) -> Any:
         return perform(replaced(value))
 
-    with applying(apply) if _applied_by(question) else writes(write):
+    with applying(apply) if applied_by(question) else writes(write):
         result = question.run(gradients=False)
     return explains(result, [leaf for leaf in question.wrong if leaf.part == "state"])
-
-
-#: An optimizer, and the gradients and variables that it is given.
-_Applied = tuple[Any, list[Any], Any]
-
-
-def _applied_by(question: Question, inputs: Mapping[str, Any] | None = None) -> list[_Applied]:
-    """What the reference gives its optimizers, for the whole batch or for other inputs. None of it is applied."""
-    calls: list[_Applied] = []
-
-    def gather(_: Callable[..., Any], optimizer: Any, grads: Any, variables: Any = None) -> None:
-        calls.append((optimizer, list(grads), variables))
-
-    with applying(gather):
-        return calls if question.run(inputs=inputs, gradients=False) is not None else []
-
-
-def _gathered(question: Question, layout: Layout) -> list[_Applied]:
-    """What the reference would give its optimizer for each shard; empty where it uses none, or more than one step."""
-    leaves = question.reference.leaves()
-    calls = []
-    for number in range(len(layout.sizes)):
-        calls += _applied_by(question, question.with_leaves(shard_leaves(leaves, layout, number)))
-        if len(calls) != number + 1:
-            return []
-    return calls
-
-
-def _equal(one: Sequence[Any], other: Sequence[Any]) -> bool:
-    """Whether gradients are the same but for their rounding errors."""
-    import tensorflow as tf
-
-    pairs = [[tf.convert_to_tensor(each).numpy() for each in pair] for pair in zip(one, other, strict=True)]
-    return all(np.allclose(a, b, rtol=1e-4, atol=1e-5 * float(np.max(np.abs(b), initial=0.0))) for a, b in pairs)
-
-
-def _joined(gathered: Sequence[_Applied], join: Join, sizes: Sequence[int]) -> _Applied | None:
-    import tensorflow as tf
-
-    optimizer, _, variables = gathered[0]
-    grads = []
-    for parts in zip(*(grads for _, grads, _ in gathered), strict=True):
-        value = join.of([tf.convert_to_tensor(part).numpy() for part in parts], sizes)
-        if value is None:
-            return None
-        grads.append(tf.constant(value))
-    return optimizer, grads, variables
-
-
-def _applied(question: Question, calls: Sequence[_Applied]) -> Result | None:
-    """The state after the optimizer got these gradients in turn."""
-
-    def run(**_: Any) -> Any:
-        for optimizer, grads, variables in calls:
-            optimizer.apply(grads, variables)
-        return ()
-
-    return question.run(run, gradients=False)
-
-
-def _outputs_follow(question: Question, layout: Layout) -> bool:
-    outputs = [leaf for leaf in question.wrong if leaf.part == "outputs"]
-    shards = PerShard.run(question, layout) if outputs else None
-    return not outputs or (shards is not None and all(map(shards.join_that_gives, outputs)))
