@@ -178,14 +178,21 @@ def _values_read(search: Search, step: Step) -> list[np.ndarray]:
 
 
 def overwriting(search: Search, step: Step) -> str:
-    """Whether rows with equal indices overwrite one another, but the reference adds them up."""
+    """Whether rows with equal indices overwrite one another, and added up, they would give what the reference has."""
     read = _values_read(search, step) if step.kind == "TensorScatterUpdate" else []
     if not read or read[1].ndim < 1:
         return ""
     start, indices, rows = read
+    places = indices.reshape(-1, indices.shape[-1])
+    if len(np.unique(places, axis=0)) == len(places):
+        return ""
     total = start.copy()
     np.add.at(total, tuple(np.moveaxis(indices, -1, 0)), rows)
-    if not any(equal(each.first, total) for steps in (search.whole, *search.partners.shards) for each in steps):
+    there = [each.first for steps in (search.whole, *search.partners.shards) for each in steps]
+    # To add nothing gives what was there, which the reference has anyhow.
+    if equal(total, start) or not any(equal(each, total) for each in there):
+        return ""
+    if any(equal(each, step.first) for each in there):
         return ""
     return "rows with equal indices overwrite one another, but the reference adds them up"
 
