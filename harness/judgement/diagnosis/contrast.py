@@ -11,6 +11,7 @@ import numpy as np
 from harness.judgement.diagnosis.leaves import handle_of
 from harness.judgement.diagnosis.lookup import Rows, whole_and_rows
 from harness.judgement.diagnosis.recorded import GIVEN, MOVES, TABLES, Step, equal, is_common, named, writes_to
+from harness.judgement.diagnosis.replays import run_again
 from harness.judgement.diagnosis.wording import attribute_text, constant_text, constant_texts, rows_text
 from harness.judgement.state import named_variables
 from harness.plural import plural
@@ -55,11 +56,21 @@ def unlike_reference(search: Search, step: Step, other: Step | None) -> str:
     for number, theirs_read in enumerate(other.inputs[: len(step.inputs)]):
         if text := _reads_another(search, step, number, theirs_read):
             return text
+    right = [each.attributes for each in search.groups[id(step)] if not search.is_bad(each)]
     for name, value in step.attributes.items():
+        if any(each.get(name) == value for each in right) and not _right_as(search, step, other):
+            continue
         if name in other.attributes and name not in _SHAPING and value != other.attributes[name]:
             here, there = (attribute_text(name, each) for each in (value, other.attributes[name]))
             return f"it has {name}={here} where the reference has {name}={there}"
     return ""
+
+
+def _right_as(search: Search, step: Step, other: Step) -> bool:
+    """Whether a step gives what the reference has, if it has the attributes of the reference's op."""
+    read = [search.read(step, number) for number in range(len(step.inputs))]
+    made = run_again(step, read, other.given) if all(each is not None for each in read) else None
+    return bool(made) and all(search.partners.of(each, search.likely(step, at)) for at, each in enumerate(made or ()))
 
 
 def _other_values(search: Search, step: Step) -> str:
@@ -159,8 +170,11 @@ def _part(search: Search, step: Step, name: int) -> str:
     """A result of an op of the reference: which part, if it has several; which one of several on that line."""
     if len(step.outputs) > 1:
         return f"part {step.outputs.index(name)} of {named(step)}"
-    if step.kind in ("StridedSlice", "Slice") and 1 in step.constants and numbered(search, step) != named(step):
-        return f"{named(step)} from {step.constants[1].tolist()} on"
+    alike = [each for each in search.whole if (each.kind, each.place) == (step.kind, step.place)]
+    begins = [each.constants[1].tolist() for each in alike if 1 in each.constants]
+    if step.kind in ("StridedSlice", "Slice") and len(begins) > 1 and 1 in step.constants:
+        begin = step.constants[1].tolist()
+        return f"{named(step)} from {begin} on" if begins.count(begin) == 1 else numbered(search, step)
     return numbered(search, step)
 
 

@@ -24,6 +24,7 @@ from harness.judgement.diagnosis.lockstep import first_unlike
 from harness.judgement.diagnosis.mends import MENDED, mended
 from harness.judgement.diagnosis.moves import other_move
 from harness.judgement.diagnosis.neighbours import without_neighbours
+from harness.judgement.diagnosis.odd_rows import other_rows
 from harness.judgement.diagnosis.origins import Origin, lines_of_step, named_steps, place_of_step, sentence_of
 from harness.judgement.diagnosis.place import place_of_function
 from harness.judgement.diagnosis.positions import counted_anew
@@ -180,7 +181,8 @@ def _origin(search: Search) -> Origin | None:
         alike = [each for each in search.groups[id(found)] if search.is_bad(each)]
     expected = expected if pair else expected_after(search, found)
     move = None if contrast not in ("", REARRANGED) else other_move(search, found, expected)
-    if move is not None:
+    moved = None if contrast not in ("", REARRANGED) or move else other_rows(search, found)
+    if (move := move or moved) is not None:
         found, alike, contrast = move
     pairing = mispaired(search, found)
     relation = None if contrast or pairing else related(search, found if pair else (sums or [found])[-1])
@@ -213,7 +215,7 @@ def _origin(search: Search) -> Origin | None:
     count = sum(step.computes and search.status[step.outputs[0]] in ("same", "part") for step in before)
     return Origin(
         step=found,
-        unlike=_unlike(search, found) if relation is None and not (anew or lost or choice or move) else (),
+        unlike=_unlike(search, found) if relation is None and not (anew or beside or lost or choice or move) else (),
         devices=tuple(sorted(filter(None, devices))),
         count=count,
         local=local,
@@ -221,7 +223,7 @@ def _origin(search: Search) -> Origin | None:
         contrast=contrast,
         shared=search.shared,
         turn=turn_of(search, found),
-        confirmed=bool(anew or beside or lost),
+        confirmed=bool(anew or beside or lost or moved),
         added=added,
         again=(made := from_reference(search, found)) is not None and found.gave(made),
         uncompared=of_variable

@@ -7,10 +7,9 @@ from dataclasses import replace
 from itertools import chain, islice
 from typing import TYPE_CHECKING
 
-from harness.judgement.diagnosis.observed import draws_numbers
 from harness.judgement.diagnosis.question import Array
 from harness.judgement.diagnosis.recorded import Step, equal, named
-from harness.judgement.diagnosis.replays import run_again
+from harness.judgement.diagnosis.replays import run_again, run_from
 from harness.judgement.diagnosis.wording import constant_texts
 
 if TYPE_CHECKING:
@@ -78,16 +77,9 @@ def _other_joins(search: Search) -> Iterator[_Way]:
 
 def _right_with(search: Search, step: Step, made: list[Array]) -> bool:
     """Whether the wrong outputs are the reference's if a step gives ``made``."""
-    known = dict(zip(step.outputs, made, strict=True))
-    for each in search.steps[search.order[id(step)] + 1 :]:
-        if known.keys().isdisjoint(each.inputs):
-            continue
-        inputs = [known.get(name, search.read(each, number)) for number, name in enumerate(each.inputs)]
-        replayed = not draws_numbers(each.kind) and all(one is not None for one in inputs)
-        again = run_again(each, inputs, each.given) if replayed else None
-        if again is None:
-            return False
-        known.update(zip(each.outputs, again, strict=True))
+    known = run_from(search, dict(zip(step.outputs, made, strict=True)), search.order[id(step)] + 1)
+    if known is None:
+        return False
     outputs = [(known.get(name), leaf) for name, leaf in search.wrong_outputs() if leaf.part == "outputs"]
     right = (replace(leaf, found=found, wrong=False).explained_by(leaf.expected) for found, leaf in outputs)
     return bool(outputs) and all(right)

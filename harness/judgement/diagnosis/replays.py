@@ -65,6 +65,25 @@ def run_again(step: Step, inputs: Sequence[Any], attributes: Sequence[Any]) -> l
         return None  # an op that Python does not have, or that needs what it is not given here
 
 
+def run_from(search: Search, made: dict[int, Array], begin: int, end: int | None = None) -> dict[int, Array] | None:
+    """What the program's steps from ``begin`` to ``end`` give if these tensors have other values.
+
+    ``None`` if one of them cannot be run again.
+    The values of the tensors that change are returned, and ``made`` with them.
+    """
+    known = dict(made)
+    for each in search.steps[begin:end]:
+        if known.keys().isdisjoint(each.inputs):
+            continue
+        inputs = [known.get(name, search.read(each, number)) for number, name in enumerate(each.inputs)]
+        replayed = not draws_numbers(each.kind) and all(one is not None for one in inputs)
+        again = run_again(each, inputs, each.given) if replayed else None
+        if again is None:
+            return None
+        known.update(zip(each.outputs, again, strict=True))
+    return known
+
+
 def _of_reference(search: Search, step: Step, number: int) -> Array | None:
     """An input of a step as the reference has it; its own where the reference has none; ``None`` if it is not equal."""
     name = step.inputs[number]
