@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
 import pytest
 import tensorflow as tf
 
@@ -107,6 +108,53 @@ def in_a_ring(devices: Devices, wrong: bool) -> Made:
     return program, lambda x: mixed(x, tf.roll(x, -2, 0)), {"x": sample(8, 3)}
 
 
+def zeros_beside(devices: Devices, wrong: bool) -> Made:
+    """The second convolution has zeros in place of its neighbours' rows."""
+    one, two = tf.constant(sample(3, 3, 2, 3)), tf.constant(sample(3, 3, 3, 2))
+    image = [[0, 0], [0, 0], [1, 1], [0, 0]]
+
+    def beside(parts: list[Any], number: int, *, lacks: bool = False) -> Any:
+        none = tf.zeros_like(parts[number][:, :1])
+        before = none if lacks or not number else parts[number - 1][:, -1:]
+        after = none if lacks or number == len(parts) - 1 else parts[number + 1][:, :1]
+        return tf.concat([before, parts[number], after], 1)
+
+    def program(x: Any) -> Any:
+        parts, hidden = tf.split(x, 4, 1), []
+        for number, device in enumerate(devices):
+            with tf.device(device.name):
+                hidden.append(tf.nn.conv2d(beside(parts, number), one, 1, image))
+
+        def work(number: int, _: Any) -> Any:
+            return tf.nn.conv2d(beside(hidden, number, lacks=wrong), two, 1, image)
+
+        return on_each(devices, work, x, axis=1)
+
+    def reference(x: Any) -> Any:
+        return tf.nn.conv2d(tf.nn.conv2d(x, one, 1, "SAME"), two, 1, "SAME")
+
+    return program, reference, {"x": sample(2, 20, 4, 2)}
+
+
+def labels_of_chains(devices: Devices, wrong: bool) -> Made:
+    """One step too few of each chain; that changes one row at first, and by chance it lies beside a cut."""
+    moves = tf.constant(sample(4, 4, seed=1))
+
+    def total(x: Any, lengths: Any, one_less: bool = False) -> Any:
+        state = x[:, 0]
+        for time in range(1, 5):
+            after = tf.reduce_logsumexp(state[:, :, tf.newaxis] + moves[tf.newaxis], 1) + x[:, time]
+            seen = time < lengths - (1 if one_less else 0)
+            state = tf.where(seen[:, tf.newaxis], after, state)
+        return tf.reduce_logsumexp(state, -1)
+
+    def program(x: Any, lengths: Any) -> Any:
+        return on_each(devices, lambda number, *own: total(*own, one_less=wrong and number == 1), x, lengths)
+
+    lengths = np.array([5, 4, 3, 5, 2, 5, 4, 1, 3, 5, 4, 5, 4, 2, 5, 3], np.int32)
+    return program, total, {"x": sample(16, 5, 4), "lengths": lengths}
+
+
 def exclusive_sums(devices: Devices, wrong: bool) -> Made:
     """The same attribute is right on some devices by chance: their rows are zero."""
 
@@ -129,6 +177,8 @@ CASES: list[tuple[Callable[[Devices, bool], Made], str, str]] = [
     ),
     (row_of_another_shard, "it reads positions 9 to 11; with positions 0 to 2, which correspond", "padding"),
     (in_a_ring, "correspond", "padding"),
+    (zeros_beside, "its result differs only within 1 position of a shard boundary along axis 1: it lacks", "rows"),
+    (labels_of_chains, "SelectV2 on", "neighbouring"),
     (exclusive_sums, "Cumsum: it has exclusive=True where the reference has exclusive=False", "its inputs"),
 ]
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -10,12 +11,50 @@ import numpy as np
 from harness.judgement.diagnosis.joins import Join
 from harness.judgement.diagnosis.layout import Layout
 from harness.judgement.diagnosis.question import Array, Leaf, Question
-from harness.judgement.diagnosis.recorded import Step, close
+from harness.judgement.diagnosis.recorded import Step, close, equal
+from harness.judgement.diagnosis.replays import run_again
 from harness.lazy import tf
 from harness.plural import plural
 
 if TYPE_CHECKING:
     from harness.judgement.diagnosis.search import Search
+
+
+@dataclass(frozen=True)
+class _Part:
+    """``size`` of ``of`` rows along an axis, from ``begin`` on; ``reach``: it may lack so many on each side."""
+
+    axis: int
+    begin: int
+    size: int
+    of: int
+    reach: int
+
+    def of_input(self, own: Array, whole: Array) -> tuple[Array, int | None] | None:
+        """An input with the neighbours' rows of ``whole``, and how many more rows the op then makes before its own.
+
+        That number is ``None`` if all parts read the whole. No result: what the op reads are not rows of ``whole``.
+        """
+        if own.shape == whole.shape:
+            return (own, None) if equal(own, whole) else None
+        axes = [axis for axis, sizes in enumerate(zip(own.shape, whole.shape, strict=False)) if len({*sizes}) > 1]
+        if own.ndim != whole.ndim or len(axes) != 1:
+            return None
+        axis, stride = axes[0], max(whole.shape[axes[0]] // self.of, 1)
+        begin, size = self.begin * stride, own.shape[axis]
+        edge, rest = divmod(size - self.size * stride, 2)  # rows of zeros, say, in the neighbours' place
+        pad = edge - (whole.shape[axis] - self.of * stride) // 2
+        if rest or edge < 0 or pad < 0:
+            return None
+        whole = np.pad(whole, [(pad, pad) if each == axis else (0, 0) for each in range(whole.ndim)])
+        inner = (
+            array.take(range(edge + first, size - edge + first), axis) for array, first in ((own, 0), (whole, begin))
+        )
+        if not equal(*inner):
+            return None
+        before = 0 if edge else min(self.reach, self.begin)
+        after = 0 if edge else min(self.reach, self.of - self.begin - self.size)
+        return whole.take(range(begin - before * stride, begin + size + after * stride), axis), before
 
 
 def reach_of(question: Question, layout: Layout, leaves: Sequence[Leaf]) -> int:
@@ -48,19 +87,45 @@ def reach_of(question: Question, layout: Layout, leaves: Sequence[Leaf]) -> int:
 
 
 def without_neighbours(search: Search, step: Step, other: Step | None) -> str:
-    """Of a step on each device that the reference runs once: whether its rows beside the cuts alone differ."""
-    parts = [each.first for each in search.groups[id(step)] if each.results]
+    """Of a step on each device that the reference runs once: whether its rows beside the cuts alone differ.
+
+    With the rows of the neighbours it has to be right.
+    """
+    group = [each for each in search.groups[id(step)] if each.results]
+    parts = [each.first for each in group]
     known = [part for part in parts if part is not None and part.ndim]
     right = other.first if other is not None and other.kind == step.kind else None
-    if right is None or len(known) < max(len(parts), 2) or any(part.ndim != right.ndim for part in known):
+    if (
+        other is None
+        or right is None
+        or len(known) < max(len(parts), 2)
+        or any(part.ndim != right.ndim for part in known)
+    ):
         return ""
     for axis in range(right.ndim):
         sizes = [part.shape[axis] for part in known]
         joined = Join("concat", axis).of(known, sizes)
-        if joined is not None and (reach := _beside_cuts(joined, right, axis, sizes)):
+        reach = _beside_cuts(joined, right, axis, sizes) if joined is not None else 0
+        cuts = [_Part(axis, sum(sizes[:number]), size, right.shape[axis], reach) for number, size in enumerate(sizes)]
+        if reach and all(_right_beside(search, each, other, cut) for each, cut in zip(group, cuts, strict=True)):
             lacking = f"it lacks {'positions' if axis else 'rows'} of the neighbouring shard"
             return f"its result differs only {beside(reach, axis)} along axis {axis}: {lacking}"
     return ""
+
+
+def _right_beside(search: Search, step: Step, other: Step, part: _Part) -> bool:
+    """Whether a step gives this part of what the reference's op gives, if it also reads the rows beside the part."""
+    pairs = [(search.read(step, number), search.read(other, number)) for number in range(len(step.inputs))]
+    read = [part.of_input(own, whole) if own is not None and whole is not None else None for own, whole in pairs]
+    known = [each for each in read if each is not None]
+    before = {count for _, count in known if count is not None}
+    made = run_again(step, [array for array, _ in known], step.given) if len(known) == len(read) else None
+    if not made or len(before) != 1 or made[0].ndim <= part.axis or other.first is None:
+        return False
+    first = before.pop()
+    mine = made[0].take(range(first, min(first + part.size, made[0].shape[part.axis])), part.axis)
+    right = other.first.take(range(part.begin, part.begin + part.size), part.axis)
+    return mine.shape == right.shape and bool(np.all(close(mine, right)))
 
 
 def beside(reach: int, axis: int) -> str:
