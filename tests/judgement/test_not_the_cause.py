@@ -166,6 +166,57 @@ def exclusive_sums(devices: Devices, wrong: bool) -> Made:
     return lambda x: on_each(devices, lambda _, own: sums(own, wrong), x), sums, {"x": x}
 
 
+def factor(devices: Devices, wrong: bool) -> Made:
+    """A factor is left out; the two programs are on lines of their own, and the operands in another order."""
+
+    def reference(x: Any) -> Any:
+        return 0.7 * (tf.reduce_sum(tf.tanh(x), 1) * 4.0) + 0.3 * tf.reduce_sum(x * x, 1)
+
+    def other(x: Any) -> Any:
+        total = tf.reduce_sum(tf.tanh(x), 1)
+        return 0.7 * (total if wrong else 4.0 * total) + tf.reduce_sum(x * x, 1) * 0.3
+
+    return lambda x: on_each(devices, lambda _, own: other(own), x), reference, {"x": sample(8, 5)}
+
+
+def another_factor(devices: Devices, wrong: bool) -> Made:
+    """The constant is on the other side in the reference."""
+
+    def reference(x: Any) -> Any:
+        return tf.maximum(tf.tanh(x), 0.0) * 4.0
+
+    def other(x: Any) -> Any:
+        return (3.0 if wrong else 4.0) * tf.maximum(0.0, tf.tanh(x))
+
+    return lambda x: on_each(devices, lambda _, own: other(own), x), reference, {"x": sample(8, 5)}
+
+
+def another_bound(devices: Devices, wrong: bool) -> Made:
+    """A constant is read in place of what was computed."""
+
+    def reference(x: Any) -> Any:
+        return tf.maximum(tf.tanh(x), tf.reduce_sum(x * x, 1, keepdims=True) - 4.0)
+
+    def other(x: Any) -> Any:
+        bound = tf.reduce_sum(x * x, 1, keepdims=True) - 4.0
+        return tf.maximum(0.25 if wrong else bound, tf.tanh(x))
+
+    return lambda x: on_each(devices, lambda _, own: other(own), x), reference, {"x": sample(8, 5)}
+
+
+def row_by_row(devices: Devices, wrong: bool) -> Made:
+    """The reference runs the line for each row of the batch, and a device for each of its shard."""
+
+    def noisy(x: Any, noise: Any) -> Any:
+        return tf.stack([row + tf.tanh(own) for row, own in zip(tf.unstack(x), tf.unstack(noise), strict=True)])
+
+    def work(number: int, x: Any, noise: Any) -> Any:
+        return noisy(x, tf.stack([noise[0], noise[0]]) if wrong and number == 2 else noise)
+
+    inputs = {"x": sample(8, 5), "noise": sample(8, 5, seed=3)}
+    return lambda x, noise: on_each(devices, work, x, noise), noisy, inputs
+
+
 CASES: list[tuple[Callable[[Devices, bool], Made], str, str]] = [
     (one_row, "TensorScatterUpdate", "overwrite"),
     (one_row_twice, "TensorScatterUpdate", "overwrite"),
@@ -179,6 +230,10 @@ CASES: list[tuple[Callable[[Devices, bool], Made], str, str]] = [
     (in_a_ring, "correspond", "padding"),
     (zeros_beside, "its result differs only within 1 position of a shard boundary along axis 1: it lacks", "rows"),
     (labels_of_chains, "SelectV2 on", "neighbouring"),
+    (factor, "Mul: its input equals Sum", "the constant"),
+    (another_factor, "Mul: it reads the constant 3 where the reference reads 4", "its input"),
+    (another_bound, "Maximum: it reads the constant 0.25 where the reference reads Sub", "its input"),
+    (row_by_row, "AddV2: its input equals Tanh", "Unpack"),
     (exclusive_sums, "Cumsum: it has exclusive=True where the reference has exclusive=False", "its inputs"),
 ]
 

@@ -10,6 +10,7 @@ import numpy as np
 
 from harness.judgement.diagnosis.leaves import handle_of
 from harness.judgement.diagnosis.lookup import Rows, whole_and_rows
+from harness.judgement.diagnosis.operands import beside_operands
 from harness.judgement.diagnosis.recorded import GIVEN, MOVES, TABLES, Step, equal, is_common, named, writes_to
 from harness.judgement.diagnosis.replays import run_again
 from harness.judgement.diagnosis.wording import attribute_text, constant_text, constant_texts, rows_text
@@ -48,6 +49,7 @@ def unlike_reference(search: Search, step: Step, other: Step | None) -> str:
         return text
     if other is None or other.kind != step.kind:
         return ""
+    other = beside_operands(search, step, other)
     for number, mine in step.constants.items():
         theirs = other.constants.get(number)
         if theirs is not None and step.inputs[number] not in search.inputs and not equal(mine, theirs):

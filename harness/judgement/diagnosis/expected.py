@@ -61,12 +61,24 @@ def _beside(search: Search, step: Step, alike: Sequence[Step]) -> Step | None:
 
 
 def counterpart(search: Search, step: Step, alike: Sequence[Step]) -> Step | None:
-    """Of the reference's steps of the same type, the one that the same line of shared code runs as often before."""
-    own = [
-        each
-        for each in search.steps
-        if (each.kind, each.gradient_of, each.device) == (step.kind, step.gradient_of, step.device)
-    ]
-    number = [each.place for each in own[: own.index(step)]].count(step.place)
+    """Of the reference's steps of the same type, the one that the same line of shared code runs as often before.
+
+    Where the reference runs the line as often as all devices together, as once for each row, those of the shards before
+    are counted too.
+    """
+    own, usual = (
+        [
+            each
+            for each in steps
+            if (each.kind, each.gradient_of, each.place) == (step.kind, step.gradient_of, step.place)
+        ]
+        for steps in (search.steps, search.whole)
+    )
+    here = [each for each in own if each.device == step.device]
+    number = here.index(step)
+    if len(here) < len(own) == len(usual):
+        devices = [device.parsed.short for device in search.question.devices]
+        earlier = devices[: devices.index(step.on)] if step.on in devices else []
+        number += sum(each.on in earlier for each in own)
     there = [each for each in alike if each.place == step.place]
     return there[number] if number < len(there) else None
