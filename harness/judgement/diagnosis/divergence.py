@@ -233,6 +233,10 @@ def _origin(search: Search) -> Origin | None:
 
 def _first(search: Search) -> Step | None:
     found = search.first(search.roots(), {"differs"})
+    if found is not None and found.gradient_of:
+        # What is wrong before any gradient is computed is no fault of a gradient.
+        before = search.first((name for name, _ in search.wrong_outputs()), {"differs"})
+        found = before if before is not None and not before.gradient_of else found
     if found is None:
         return search.first(search.roots(), {"differs", "local"})
     local = [name for name in search.sources(found) if search.status.get(name) == "local"]

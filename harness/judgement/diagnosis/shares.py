@@ -111,14 +111,23 @@ def _follows(shards: PerShard, leaf: Leaf, times: Array) -> bool:
         return False
     parts, _, expected = terms
     off = 1e-8 + 1e-4 * np.abs(leaf.expected)  # type: ignore[arg-type]
-    for scale in (1.0, 1.0 / len(parts)):
-        if np.all(np.abs(scale * np.sum(parts, axis=0) - expected) <= off):
-            return explained_by_change(leaf, scale * np.tensordot(times, parts, 1))
+    for right in _weights(shards):
+        if np.all(np.abs(np.tensordot(right, parts, 1) - expected) <= off):
+            return explained_by_change(leaf, np.tensordot(times * right, parts, 1))
     return False
 
 
+def _weights(shards: PerShard) -> list[Array]:
+    """How much each shard counts in a sum, in a mean over the shards, and in a mean over the rows."""
+    sizes = np.array(shards.layout.sizes, np.float64)
+    return [np.ones_like(sizes), np.ones_like(sizes) / len(sizes), sizes / np.sum(sizes)]
+
+
 def _coefficients(shards: PerShard, leaf: Leaf) -> Array | None:
-    """How often each shard's result is added up, in whole numbers; ``None`` where that is not what was found."""
+    """How often each shard's result is added up, in whole numbers; ``None`` where that is not what was found.
+
+    In a mean over the rows, a shard that is weighted as if it had the rows of another one counts a fraction of times.
+    """
     if (terms := _terms(shards, leaf)) is None:
         return None
     parts, found, expected = terms
@@ -126,8 +135,12 @@ def _coefficients(shards: PerShard, leaf: Leaf) -> Array | None:
     if found.size <= len(parts) or not np.all(np.isfinite(table)) or np.linalg.matrix_rank(table) < len(parts):
         return None
     right, own = (np.linalg.lstsq(table, array.ravel(), rcond=None)[0] for array in (expected, found))
-    if not np.all(np.abs(right) > _NEAR) or np.ptp(right) > _NEAR * np.max(np.abs(right)):
+    known = (right / weights for weights in _weights(shards)[1:])
+    if not np.all(np.abs(right) > _NEAR) or all(np.ptp(each) > _NEAR * np.max(np.abs(each)) for each in known):
         return None
-    times = np.round(own / right)
-    near = np.allclose(own / right, times, atol=20 * _NEAR)
-    return times if near and explained_by_change(leaf, (table @ (times * right)).reshape(found.shape)) else None
+    sizes = np.array(shards.layout.sizes, np.float64)
+    for times in (np.round(own / right), np.round(own / right * sizes) / sizes):
+        near = np.allclose(own / right, times, atol=20 * _NEAR)
+        if near and explained_by_change(leaf, (table @ (times * right)).reshape(found.shape)):
+            return np.asarray(times)
+    return None

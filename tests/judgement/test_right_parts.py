@@ -1,0 +1,79 @@
+"""Ops that are right in parts that the reference does not have are not accused; what another device does, is."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import tensorflow as tf
+
+from harness import Devices, Verdict, Verification, verify
+from harness.faults.samples import sample
+
+pytestmark = pytest.mark.devices(min=4)
+#: The program, the reference, the inputs and the variables.
+Made = tuple[Callable[..., Any], Callable[..., Any], dict[str, Any], list[Any]]
+
+
+def weighted(sizes: list[int], kept: float) -> Callable[[Devices, bool], Made]:
+    """Means of shards, the last of which is weighted as if it had as many rows as the others."""
+
+    def make(devices: Devices, wrong: bool) -> Made:
+        weights, speed = tf.Variable(sample(5, 1, seed=1)), tf.Variable(sample(5, 1, seed=9))
+
+        def loss_of(x: Any, y: Any) -> Any:
+            return tf.reduce_mean((x @ weights - y) ** 2)
+
+        def update(slope: Any) -> None:
+            if kept:
+                speed.assign(kept * speed + slope)
+            weights.assign_sub(0.05 * (speed if kept else slope))
+
+        def reference(x: Any, y: Any) -> Any:
+            with tf.GradientTape() as tape:
+                loss = loss_of(x, y)
+            update(tape.gradient(loss, weights))
+            return loss
+
+        def parallel(x: Any, y: Any) -> Any:
+            slopes, losses = [], []
+            for device, *own in zip(devices, tf.split(x, sizes), tf.split(y, sizes), strict=True):
+                with tf.device(device.name):
+                    share = (4 if wrong else own[0].shape[0]) / sum(sizes)
+                    with tf.GradientTape() as tape:
+                        loss = loss_of(*own) * share
+                    slopes.append(tape.gradient(loss, weights))
+                    losses.append(loss)
+            update(tf.add_n(slopes))
+            return tf.add_n(losses)
+
+        count = sum(sizes)
+        return parallel, reference, {"x": sample(count, 5), "y": sample(count, 1, seed=5)}, [weights, speed]
+
+    return make
+
+
+AGAIN = "run again on the reference's inputs"
+CASES = {
+    "weight": (weighted([4, 4, 4, 2], 0.0), r"^Rows 12 and 13, .* count 2 times as much in output", "radient"),
+    "third": (weighted([4, 4, 4, 3], 0.0), r"^Rows 12 to 14, .* count 1\.333 times as much in output", "radient"),
+}
+
+
+@pytest.mark.parametrize(("make", "said", "unsaid"), CASES.values(), ids=CASES)
+def test_what_is_at_fault_is_named_and_no_right_part(
+    devices: Devices, make: Callable[[Devices, bool], Made], said: str, unsaid: str
+) -> None:
+    def verified(wrong: bool) -> Verification:
+        parallel, reference, inputs, variables = make(devices[:4], wrong)
+        return verify(parallel, reference, inputs, devices=devices[:4], variables=variables, gradients=False)
+
+    wrong, right = verified(True), verified(False)
+    assert wrong.verdict is Verdict.FAIL
+    first = wrong.reason.partition(". ")[0]
+    assert re.search(said, first), wrong
+    evidence = [line for each in wrong.findings for line in each.follows if AGAIN in line]
+    assert unsaid not in " ".join([first, *evidence]), wrong
+    assert right.verdict is Verdict.PASS, right.reason
