@@ -17,6 +17,37 @@ pytestmark = pytest.mark.devices(min=4)
 Made = tuple[Callable[..., Any], Callable[..., Any], dict[str, Any], list[Any]]
 
 
+def momentum(devices: Devices, wrong: bool) -> Made:
+    """By chance, 0.8 times the momentum is 8 times what another op computes."""
+    weights, speed = tf.Variable(sample(4, 4, seed=1)), tf.Variable(tf.zeros([4, 4]))
+
+    def update(slope: Any, kept: float) -> None:
+        speed.assign(kept * speed + slope)
+        weights.assign_sub(0.1 * speed)
+
+    def reference(x: Any) -> Any:
+        for part in tf.split(x, 3):
+            with tf.GradientTape() as tape:
+                loss = tf.reduce_mean((part @ weights) ** 2)
+            update(tape.gradient(loss, weights), 0.9)
+        return loss
+
+    def parallel(x: Any) -> Any:
+        for number, part in enumerate(tf.split(x, 3)):
+            slopes, losses = [], []
+            for device, own in zip(devices, tf.split(part, 4), strict=True):
+                with tf.device(device.name):
+                    with tf.GradientTape() as tape:
+                        loss = tf.reduce_sum((own @ weights) ** 2) / (part.shape[0] * 4)
+                    slopes.append(tape.gradient(loss, weights))
+                    losses.append(loss)
+            update(tf.add_n(slopes), 0.8 if wrong and number == 2 else 0.9)
+            loss = tf.add_n(losses)
+        return loss
+
+    return parallel, reference, {"x": sample(24, 4)}, [weights, speed]
+
+
 def weighted(sizes: list[int], kept: float) -> Callable[[Devices, bool], Made]:
     """Means of shards, the last of which is weighted as if it had as many rows as the others."""
 
@@ -57,6 +88,7 @@ def weighted(sizes: list[int], kept: float) -> Callable[[Devices, bool], Made]:
 
 AGAIN = "run again on the reference's inputs"
 CASES = {
+    "momentum": (momentum, r"is Mul.*: it reads the constant 0\.8 where the reference reads 0\.9 ", "times"),
     "weight": (weighted([4, 4, 4, 2], 0.0), r"^Rows 12 and 13, .* count 2 times as much in output", "radient"),
     "third": (weighted([4, 4, 4, 3], 0.0), r"^Rows 12 to 14, .* count 1\.333 times as much in output", "radient"),
 }

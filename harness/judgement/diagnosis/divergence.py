@@ -30,7 +30,7 @@ from harness.judgement.diagnosis.place import place_of_function
 from harness.judgement.diagnosis.positions import counted_anew
 from harness.judgement.diagnosis.question import Cause, Question
 from harness.judgement.diagnosis.recorded import GIVEN, MOVES, Step, named, titled
-from harness.judgement.diagnosis.relation import related
+from harness.judgement.diagnosis.relation import related, right_with_constants
 from harness.judgement.diagnosis.replays import from_reference
 from harness.judgement.diagnosis.search import Search, searched
 from harness.judgement.diagnosis.siblings import (
@@ -185,6 +185,8 @@ def _origin(search: Search) -> Origin | None:
     if (move := move or moved) is not None:
         found, alike, contrast = move
     pairing = mispaired(search, found)
+    if not (contrast or pairing) and right_with_constants(search, found, expected):
+        contrast = unlike_reference(search, found, expected)
     relation = None if contrast or pairing else related(search, found if pair else (sums or [found])[-1])
     if relation is not None:
         found, contrast = relation

@@ -12,6 +12,7 @@ from harness.judgement.diagnosis.joins import Join
 from harness.judgement.diagnosis.leaves import factor_of
 from harness.judgement.diagnosis.question import Array
 from harness.judgement.diagnosis.recorded import GIVEN, MOVES, Step, equal, named
+from harness.judgement.diagnosis.replays import repeats, run_again
 from harness.judgement.diagnosis.wording import factor_text
 from harness.judgement.tolerance import epsilon_of
 
@@ -72,6 +73,20 @@ def related(search: Search, found: Step) -> tuple[Step, str] | None:
     return last
 
 
+def right_with_constants(search: Search, step: Step, other: Step | None) -> bool:
+    """Whether a step gives what ``other``, the reference's step in its place, gives if it has that one's constants."""
+    if other is None or other.kind != step.kind or step.constants.keys().isdisjoint(other.constants):
+        return False
+    own = [search.read(step, number) for number in range(len(step.inputs))]
+    inputs = [other.constants.get(number, array) for number, array in enumerate(own)]
+    if any(array is None for array in own) or not repeats(step.kind):
+        return False
+    made = run_again(step, inputs, step.given)
+    return (
+        made is not None and not step.gave(made) and search.whole.index(other) in search.partners.of_reference(made[0])
+    )
+
+
 def _after(search: Search, found: Step) -> list[Step]:
     """The wrong results that are computed from ``found``, and that lead to a wrong result of the program."""
     leading: set[int] = set()
@@ -96,8 +111,19 @@ def _is_wrong(search: Search, name: int) -> bool:
 
 
 def _simplest(search: Search, step: Step) -> tuple[int, Step, str] | None:
-    """The relation with the smallest numbers, 0 for a join, to which op of the reference, and what is to be said."""
-    return min(_relations(search, step), key=lambda each: each[0], default=None)
+    """How simple a relation is, 0 for a join, to which op of the reference, and what is to be said.
+
+    By chance, what is computed elsewhere may be a simple multiple: an op of the same line, or of the same type that
+    reads the same, comes first.
+    """
+    read = search.read_there(step)
+
+    def order(relation: tuple[int, Step, str]) -> tuple[bool, bool, int]:
+        size, whole, _ = relation
+        akin = whole.place == step.place or (whole.kind == step.kind and not read.isdisjoint(whole.inputs))
+        return size != 0, not akin, size
+
+    return min(_relations(search, step), key=order, default=None)
 
 
 def _relations(search: Search, step: Step) -> Iterator[tuple[int, Step, str]]:
