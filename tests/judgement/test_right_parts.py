@@ -9,12 +9,67 @@ from typing import Any
 import pytest
 import tensorflow as tf
 
-from harness import Devices, Verdict, Verification, verify
+from harness import Devices, Verdict, Verification, colocate_gradients, verify
 from harness.faults.samples import sample
 
 pytestmark = pytest.mark.devices(min=4)
 #: The program, the reference, the inputs and the variables.
 Made = tuple[Callable[..., Any], Callable[..., Any], dict[str, Any], list[Any]]
+
+
+def in_columns(devices: Devices, after: Callable[[Any], Any], joined: Callable[[Any], Any], weights: Any) -> Any:
+    def parallel(x: Any) -> Any:
+        parts = []
+        for device, own, part in zip(devices, tf.split(x, 4, axis=1), tf.split(weights, 4), strict=True):
+            with tf.device(device.name):
+                parts.append(after(own @ part))
+        return joined(tf.add_n(parts))
+
+    return colocate_gradients(parallel)
+
+
+def bias_on_each(devices: Devices, wrong: bool) -> Made:
+    weights, bias = tf.Variable(sample(8, 3, seed=1)), tf.Variable(sample(3, seed=2))
+    parallel = in_columns(
+        devices,
+        lambda part: part + bias if wrong else part,
+        lambda total: tf.nn.relu(total if wrong else total + bias),
+        weights,
+    )
+    return parallel, lambda x: tf.nn.relu(x @ weights + bias), {"x": sample(6, 8)}, [weights, bias]
+
+
+def shift_on_each(devices: Devices, wrong: bool) -> Made:
+    """The same of an input, which is no variable."""
+    weights = tf.Variable(sample(8, 3, seed=1))
+
+    def parallel(x: Any, shift: Any) -> Any:
+        program = in_columns(
+            devices,
+            lambda part: part + shift if wrong else part,
+            lambda total: tf.nn.relu(total if wrong else total + shift),
+            weights,
+        )
+        return program(x)
+
+    return (
+        parallel,
+        lambda x, shift: tf.nn.relu(x @ weights + shift),
+        {"x": sample(6, 8), "shift": sample(3, seed=2)},
+        [],
+    )
+
+
+def curve_on_each(devices: Devices, wrong: bool) -> Made:
+    """An op that is not linear may not be applied to parts of a sum."""
+    weights = tf.Variable(sample(8, 3, seed=1))
+    parallel = in_columns(
+        devices,
+        lambda part: tf.sinh(part) if wrong else part,
+        lambda total: total if wrong else tf.sinh(total),
+        weights,
+    )
+    return parallel, lambda x: tf.sinh(x @ weights), {"x": 0.3 * sample(6, 8)}, []
 
 
 def momentum(devices: Devices, wrong: bool) -> Made:
@@ -87,10 +142,19 @@ def weighted(sizes: list[int], kept: float) -> Callable[[Devices, bool], Made]:
 
 
 AGAIN = "run again on the reference's inputs"
+WHOLE = "where the reference reads that of the whole batch"
 CASES = {
+    "bias": (bias_on_each, r"^An addend .* is counted 4 times, .* AddV2: it adds the same .* 4 parts of MatMul", WHOLE),
+    "shift": (shift_on_each, r"is AddV2: it adds the same numbers to each of the 4 parts of MatMul", WHOLE),
+    "curve": (curve_on_each, rf"is Sinh.*: it reads MatMul .* of one shard, {WHOLE}", "the same numbers"),
     "momentum": (momentum, r"is Mul.*: it reads the constant 0\.8 where the reference reads 0\.9 ", "times"),
     "weight": (weighted([4, 4, 4, 2], 0.0), r"^Rows 12 and 13, .* count 2 times as much in output", "radient"),
     "third": (weighted([4, 4, 4, 3], 0.0), r"^Rows 12 to 14, .* count 1\.333 times as much in output", "radient"),
+    "weight and momentum": (
+        weighted([4, 4, 4, 2], 0.9),
+        r"is Mul on .PU:3: it weights the mean of this shard by 0\.2857, but 0\.1429 of the rows are in the shard",
+        "radient",
+    ),
 }
 
 
@@ -100,7 +164,8 @@ def test_what_is_at_fault_is_named_and_no_right_part(
 ) -> None:
     def verified(wrong: bool) -> Verification:
         parallel, reference, inputs, variables = make(devices[:4], wrong)
-        return verify(parallel, reference, inputs, devices=devices[:4], variables=variables, gradients=False)
+        gradients = None if make is bias_on_each else False
+        return verify(parallel, reference, inputs, devices=devices[:4], variables=variables, gradients=gradients)
 
     wrong, right = verified(True), verified(False)
     assert wrong.verdict is Verdict.FAIL

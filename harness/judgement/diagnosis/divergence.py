@@ -26,10 +26,11 @@ from harness.judgement.diagnosis.moves import other_move
 from harness.judgement.diagnosis.neighbours import without_neighbours
 from harness.judgement.diagnosis.odd_rows import other_rows
 from harness.judgement.diagnosis.origins import Origin, lines_of_step, named_steps, place_of_step, sentence_of
+from harness.judgement.diagnosis.parts import partial, wrong_weight
 from harness.judgement.diagnosis.place import place_of_function
 from harness.judgement.diagnosis.positions import counted_anew
 from harness.judgement.diagnosis.question import Cause, Question
-from harness.judgement.diagnosis.recorded import GIVEN, MOVES, Step, named, titled
+from harness.judgement.diagnosis.recorded import GIVEN, MOVES, Step, titled
 from harness.judgement.diagnosis.relation import related, right_with_constants
 from harness.judgement.diagnosis.replays import from_reference
 from harness.judgement.diagnosis.search import Search, searched
@@ -38,7 +39,6 @@ from harness.judgement.diagnosis.siblings import (
     odd_part,
     odd_reading,
     rearranging,
-    reordered,
     stopped_gradient,
     turn_of,
     unlike_siblings,
@@ -69,7 +69,7 @@ def first_difference(question: Question) -> Iterator[Cause]:
         yield Cause(sentence, place_of_step(step, search.shared), evidence=(refused,))
     elif origin is not None:
         evidence = (*origin.evidence, refused)
-        if _partial(search, origin.step) and (written := written_by_each_shard(search, origin.step)) is not None:
+        if partial(search, origin.step) and (written := written_by_each_shard(search, origin.step)) is not None:
             step, sentence = written
             remedy = "join the shards' results first, and update the variable once"
             yield Cause(sentence, place_of_step(step, search.shared), remedy, evidence)
@@ -179,6 +179,9 @@ def _origin(search: Search) -> Origin | None:
     else:
         contrast = unlike_siblings(search, found)
         alike = [each for each in search.groups[id(found)] if search.is_bad(each)]
+        if not contrast and (alone := wrong_weight(search, found)) is not None:
+            found, contrast = alone
+            alike = [found] if len(search.groups[id(found)]) > 1 else []
     expected = expected if pair else expected_after(search, found)
     move = None if contrast not in ("", REARRANGED) else other_move(search, found, expected)
     moved = None if contrast not in ("", REARRANGED) or move else other_rows(search, found)
@@ -193,9 +196,9 @@ def _origin(search: Search) -> Origin | None:
         alike = []
     known = contrast or pairing
     anew = "" if known else counted_anew(search, found, expected)
-    partial = "" if known or anew else _partial(search, found)
-    beside = "" if known or anew or partial else without_neighbours(search, found, expected)
-    lacking = anew or partial or beside
+    of_shard = "" if known or anew else partial(search, found)
+    beside = "" if known or anew or of_shard else without_neighbours(search, found, expected)
+    lacking = anew or of_shard or beside
     lost = "" if known or lacking else overwriting(search, found)
     contrast = known or lacking or lost or overflowing(search, found)
     contrast = contrast or unlike_reference(search, found, expected)
@@ -255,33 +258,6 @@ def _stop(search: Search, origin: Origin | None) -> tuple[Step, str] | None:
     return stopped_gradient(search)
 
 
-def _partial(search: Search, step: Step) -> str:
-    """Which of the tensors that a step reads is a shard's part of the reference's."""
-    if step.kind in MOVES or step.gradient_of:
-        return ""
-    parts = [search.maker[name] for name in step.inputs if search.status.get(name) == "part" and name in search.maker]
-    moving = [search.maker[name] for name in step.inputs if name in search.maker and reordered(search, name)]
-    if moving:
-        return f"it reads the reference's rows in a different order, which comes from {named(moving[0])}"
-    if not parts or not search.sums.keys().isdisjoint(step.outputs) or _done_right(search, step):
-        return ""
-    part = _first_part(search, parts[0])
-    made = titled(part) if part.place == step.place else named(part)
-    return f"it reads {made} of one shard, where the reference reads that of the whole batch"
-
-
-def _done_right(search: Search, step: Step) -> bool:
-    """Whether another device computes with such parts in the same way, and does it right."""
-    wanted = {id(known.step) for name in step.inputs if (known := search.partner.get(name)) and known.how == "part"}
-    return any(
-        each.device != step.device
-        and (each.kind, each.gradient_of) == (step.kind, step.gradient_of)
-        and not search.is_bad(each)
-        and any((known := search.partner.get(name)) and id(known.step) in wanted for name in each.inputs)
-        for each in search.steps
-    )
-
-
 def _counted_alike(search: Search, step: Step, name: int) -> bool:
     """Whether the step is right on another device that numbers its rows in the same way, from 0 in each shard."""
     makers = search.groups[id(search.maker[name])]
@@ -311,15 +287,6 @@ def _on_own_rows(search: Search, step: Step, other: Step | None) -> bool:
             return False
         fewer |= search.is_of_rows(mine)
     return fewer
-
-
-def _first_part(search: Search, step: Step) -> Step:
-    """The step before this one, or this one, that was the first to make a part of what it reads whole."""
-    while before := [
-        search.maker[name] for name in step.inputs if name in search.maker and search.status[name] == "part"
-    ]:
-        step = before[0]
-    return step
 
 
 def _unlike(search: Search, step: Step) -> tuple[Step, ...]:

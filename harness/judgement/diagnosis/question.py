@@ -211,9 +211,14 @@ class Question:
         """Whether the results that differ are right in another run."""
         return all(replace(leaf, found=leaf.of(result), wrong=False).explained_by(leaf.expected) for leaf in self.wrong)
 
-    def result_in_graph(self, fn: Callable[..., Any], on_op: Callable[..., Any]) -> Result | None:
+    def result_in_graph(
+        self, fn: Callable[..., Any], on_op: Callable[..., Any], *, gradients: bool = False
+    ) -> Result | None:
         """The same with what the variables are after it."""
-        return self.in_graph(fn, on_op, read=lambda raw: as_result(raw, self.watched))  # type: ignore[no-any-return]
+        found: Result | None = self.in_graph(
+            fn, on_op, read=lambda raw: as_result(raw, self.watched), gradients=gradients
+        )
+        return found
 
     def in_graph(
         self,
@@ -221,8 +226,10 @@ class Question:
         on_op: Callable[..., Any],
         loops: bool = False,
         read: Callable[[Any], Any] = lambda raw: raw,
+        *,
+        gradients: bool = False,
     ) -> Any:
-        """What ``fn`` returns for the reference's inputs, with no gradients, as a graph whose ops ``on_op`` sees.
+        """What ``fn`` returns for the reference's inputs, as a graph whose ops ``on_op`` sees.
 
         ``None`` where it cannot be built. What ``on_op`` returns for an op replaces its results. Of ``loops`` it sees
         nothing unless asked for: one that computes something else may never end.
@@ -231,7 +238,7 @@ class Question:
         def outside_of_loops(kind: str, inputs: Any, attributes: Any, outputs: Any, graph: Any) -> Any:
             return None if _in_loop(graph) else on_op(kind, inputs, attributes, outputs, graph)
 
-        program = replace(self.reference, fn=fn, gradients=False, _graphs={})
+        program = replace(self.reference, fn=fn, gradients=gradients, _graphs={})
         with self.from_start():
             try:
                 with eager_functions(), op_callback(on_op if loops else outside_of_loops):

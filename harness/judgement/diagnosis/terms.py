@@ -13,6 +13,7 @@ from harness.judgement.diagnosis.question import Array, Cause, Leaf, Question
 from harness.judgement.diagnosis.scales import place_of
 from harness.judgement.diagnosis.wording import factor_text
 from harness.judgement.diagnosis.writing import applying
+from harness.judgement.runs import Result
 from harness.judgement.state import named_variables
 from harness.judgement.tolerance import epsilon_of, epsilon_of_name
 from harness.judgement.values import wide
@@ -99,21 +100,33 @@ def _follow(question: Question, leaves: Sequence[Leaf], more: float, slopes: Seq
 def added_in_each(question: Question) -> Iterator[Cause]:
     """The outputs are the reference's with one addend, which depends on variables alone, counted once per shard."""
     count = len(question.devices)
-    if any(leaf.part != "outputs" for leaf in question.wrong):
+    outputs, gradients = ([leaf for leaf in question.wrong if leaf.part == part] for part in ("outputs", "gradients"))
+    if not outputs or len(outputs) + len(gradients) < len(question.wrong):
         return
     for number in range(_MOST_SUMS):
         for factor, how in (once_per_shard(count), (0.0, "left out")):
             addends = _Addends(number, factor)
-            result = question.result_in_graph(question.reference.fn, addends.on_op)
+            result = question.result_in_graph(question.reference.fn, addends.on_op, gradients=bool(gradients))
             if result is None or addends.seen <= number:
                 return
-            if explains(result, question.wrong):
+            if explains(result, outputs) and all(_is_followed(leaf, result, factor) for leaf in gradients):
                 yield Cause(
                     f"an addend that depends on variables alone, such as a bias, is {how}",
                     place_of(question, question.wrong[0]),
                     next_step=_ONCE,
                 )
                 return
+
+
+def _is_followed(leaf: Leaf, result: Result, factor: float) -> bool:
+    """Whether a gradient is that of the replaced outputs; that for the addend itself has its factor too.
+
+    A tape does not see that a result was replaced, and gives the addend's gradient for a factor of 1.
+    """
+    array = leaf.of(result)
+    if array is None:
+        return not factor or leaf.found is None
+    return any(leaf.explained_by((array * times).astype(array.dtype)) for times in (1.0, factor))
 
 
 class _Addends(_Terms):
