@@ -11,10 +11,83 @@ import tensorflow as tf
 
 from harness import Devices, Verdict, Verification, colocate_gradients, verify
 from harness.faults.samples import sample
+from harness.judgement.diagnosis.out_of_line import unevenly_spaced
 
 pytestmark = pytest.mark.devices(min=4)
 #: The program, the reference, the inputs and the variables.
 Made = tuple[Callable[..., Any], Callable[..., Any], dict[str, Any], list[Any]]
+
+
+def pencils(devices: Devices, wrong: bool) -> Made:
+    """A transform of the rows, then of the columns: the reference has neither."""
+
+    def parallel(x: Any) -> Any:
+        rows, columns = [], []
+        for device, part in zip(devices, tf.split(x, 4), strict=True):
+            with tf.device(device.name):
+                rows.append(tf.split(tf.signal.fft(tf.cast(part, tf.complex64)), 4, axis=1))
+        for number, device in enumerate(devices):
+            with tf.device(device.name):
+                blocks = [rows[other][number] for other in range(4)]
+                blocks = [blocks[1], blocks[0], *blocks[2:]] if wrong and number == 2 else blocks
+                turned = tf.signal.fft(tf.transpose(tf.concat(blocks, 0)))
+                columns.append(tf.abs(tf.transpose(turned)))
+        return tf.concat(columns, 1)
+
+    return parallel, lambda x: tf.abs(tf.signal.fft2d(tf.cast(x, tf.complex64))), {"x": sample(8, 8)}, []
+
+
+def mesh(devices: Devices, wrong: bool) -> Made:
+    """Rows by hidden units: the partial products of one half of the rows have no equal in the reference."""
+    first, second = tf.Variable(sample(5, 8, seed=1)), tf.Variable(sample(8, 3, seed=2))
+
+    def parallel(x: Any) -> Any:
+        rows = []
+        for row, own in enumerate(tf.split(x, 2)):
+            parts = []
+            for column, (one, two) in enumerate(zip(tf.split(first, 2, 1), tf.split(second, 2), strict=True)):
+                with tf.device(devices[2 * row + column].name):
+                    hidden = own @ one
+                    parts.append((hidden if wrong and row == column == 1 else tf.nn.relu(hidden)) @ two)
+            rows.append(tf.add_n(parts))
+        return tf.concat(rows, 0)
+
+    return colocate_gradients(parallel), lambda x: tf.nn.relu(x @ first) @ second, {"x": sample(6, 5)}, [first, second]
+
+
+def parts_of_a_data_set(devices: Devices, wrong: bool) -> Made:
+    weights = tf.Variable(sample(3, 1, seed=1))
+
+    def total(data: Any) -> Any:
+        found = tf.zeros([1])
+        for part in data:
+            found += tf.reduce_sum(tf.tanh(part @ weights), 0)
+        return found
+
+    def parallel(data: Any) -> Any:
+        parts = []
+        for number, device in enumerate(devices):
+            own = data.shard(4, 0 if wrong and number == 1 else number)
+            with tf.device(device.name):
+                parts.append(total(own))
+        return tf.add_n(parts)
+
+    return parallel, total, {"data": tf.data.Dataset.from_tensor_slices(sample(16, 3)).batch(2)}, [weights]
+
+
+def best_of_each(devices: Devices, wrong: bool) -> Made:
+    def parallel(x: Any) -> Any:
+        values, places = [], []
+        for number, (device, part) in enumerate(zip(devices, tf.split(x, 4), strict=True)):
+            with tf.device(device.name):
+                best, at = tf.math.top_k(part, 3)
+                values.append(best)
+                places.append(at + (10 if wrong and number == 2 else 6 * number))
+        return tf.gather(tf.concat(places, 0), tf.math.top_k(tf.concat(values, 0), 3)[1])
+
+    x = sample(24)
+    x[13], x[2], x[20] = 9.0, 8.0, 7.0
+    return parallel, lambda x: tf.math.top_k(x, 3)[1], {"x": x}, []
 
 
 def in_columns(devices: Devices, after: Callable[[Any], Any], joined: Callable[[Any], Any], weights: Any) -> Any:
@@ -144,6 +217,10 @@ def weighted(sizes: list[int], kept: float) -> Callable[[Devices, bool], Made]:
 AGAIN = "run again on the reference's inputs"
 WHOLE = "where the reference reads that of the whole batch"
 CASES = {
+    "pencils": (pencils, r"is ConcatV2 on .PU:2: it reads the result of Split .* on .PU:1, but on .* .PU:0 ", AGAIN),
+    "mesh": (mesh, r"is MatMul on .PU:3: it reads the result of MatMul .*, but on .PU:0 .* that of Relu ", AGAIN),
+    "data set": (parts_of_a_data_set, r"is ShardDataset: of the constants 0, 0, 2 and 3 .*: 0 instead of 1 ", AGAIN),
+    "best": (best_of_each, r"is AddV2 on .PU:2: of the constants 0, 6, 10 and 18 .*: 10 instead of 12 ", WHOLE),
     "bias": (bias_on_each, r"^An addend .* is counted 4 times, .* AddV2: it adds the same .* 4 parts of MatMul", WHOLE),
     "shift": (shift_on_each, r"is AddV2: it adds the same numbers to each of the 4 parts of MatMul", WHOLE),
     "curve": (curve_on_each, rf"is Sinh.*: it reads MatMul .* of one shard, {WHOLE}", "the same numbers"),
@@ -164,7 +241,7 @@ def test_what_is_at_fault_is_named_and_no_right_part(
 ) -> None:
     def verified(wrong: bool) -> Verification:
         parallel, reference, inputs, variables = make(devices[:4], wrong)
-        gradients = None if make is bias_on_each else False
+        gradients = None if make in (mesh, bias_on_each) else False
         return verify(parallel, reference, inputs, devices=devices[:4], variables=variables, gradients=gradients)
 
     wrong, right = verified(True), verified(False)
@@ -174,3 +251,24 @@ def test_what_is_at_fault_is_named_and_no_right_part(
     evidence = [line for each in wrong.findings for line in each.follows if AGAIN in line]
     assert unsaid not in " ".join([first, *evidence]), wrong
     assert right.verdict is Verdict.PASS, right.reason
+
+
+@pytest.mark.parametrize(
+    ("numbers", "odd"),
+    [
+        ([0, 6, 10, 18], (2, 12)),
+        ([0, 0, 2, 3], (1, 1)),
+        ([0, 4, 8, 13], (3, 12)),
+        ([0, 4, 8, 12], None),
+        ([3, 0, 1, 2], None),
+        ([1, 2, 3, 0], None),
+        ([0, 0, 1, 2], None),
+        ([1, 2, 3, 3], None),
+        ([2, 2, 2, 3], None),
+        ([1, 2, 4, 8], None),
+    ],
+)
+def test_neighbours_in_a_ring_and_at_the_end_of_a_row_are_not_out_of_line(
+    numbers: list[int], odd: tuple[int, int] | None
+) -> None:
+    assert unevenly_spaced(numbers) == odd

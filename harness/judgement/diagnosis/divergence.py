@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from harness.judgement.arithmetic import PYTHON
+from harness.judgement.diagnosis.acquittal import rightly_unlike
 from harness.judgement.diagnosis.contrast import (
     lost_write,
     mispaired,
@@ -26,6 +27,7 @@ from harness.judgement.diagnosis.moves import other_move
 from harness.judgement.diagnosis.neighbours import without_neighbours
 from harness.judgement.diagnosis.odd_rows import other_rows
 from harness.judgement.diagnosis.origins import Origin, lines_of_step, named_steps, place_of_step, sentence_of
+from harness.judgement.diagnosis.out_of_line import out_of_line
 from harness.judgement.diagnosis.parts import partial, wrong_weight
 from harness.judgement.diagnosis.place import place_of_function
 from harness.judgement.diagnosis.positions import counted_anew
@@ -152,6 +154,13 @@ def _origin(search: Search) -> Origin | None:
     found = _first(search)
     while found is not None and (made := from_reference(search, found)) is not None and search.acquits(found, made):
         found = _first(search)
+    if found is not None and id(found) in (right := rightly_unlike(search)):
+        statuses = dict(search.status)
+        names = (name for step in search.steps if id(step) in right for name in step.outputs)
+        search.status.update((name, "part") for name in names if search.status[name] == "differs")
+        found = _first(search) or found
+        if id(found) in right:
+            search.status = statuses  # nothing else differs
     found = found or repeated_write(search)
     if found is None:
         return None
@@ -179,7 +188,7 @@ def _origin(search: Search) -> Origin | None:
     else:
         contrast = unlike_siblings(search, found)
         alike = [each for each in search.groups[id(found)] if search.is_bad(each)]
-        if not contrast and (alone := wrong_weight(search, found)) is not None:
+        if not contrast and (alone := out_of_line(search) or wrong_weight(search, found)) is not None:
             found, contrast = alone
             alike = [found] if len(search.groups[id(found)]) > 1 else []
     expected = expected if pair else expected_after(search, found)
@@ -230,7 +239,11 @@ def _origin(search: Search) -> Origin | None:
         turn=turn_of(search, found),
         confirmed=bool(anew or beside or lost or moved),
         added=added,
-        again=(made := from_reference(search, found)) is not None and found.gave(made),
+        again=(
+            _reads_alike(search, found, expected)
+            and (made := from_reference(search, found)) is not None
+            and found.gave(made)
+        ),
         uncompared=of_variable
         or any(search.status.get(name) == "given" and name in search.maker for name in found.inputs),
     )
@@ -270,6 +283,14 @@ def _counted_alike(search: Search, step: Step, name: int) -> bool:
         for each in search.groups[id(step)]
         for theirs in each.inputs
     )
+
+
+def _reads_alike(search: Search, step: Step, other: Step | None) -> bool:
+    """Whether a step reads what the reference's step in its place reads: otherwise its result may be right."""
+    data = [name for name in step.inputs if name in search.from_data]
+    known = [partner.step for name in data if (partner := search.partner.get(name)) is not None]
+    wanted = [search.makers.get(name) for name in other.inputs] if other is not None else []
+    return bool(known) and len(known) == len(data) and all(each is None or each in wanted for each in known)
 
 
 def _on_own_rows(search: Search, step: Step, other: Step | None) -> bool:

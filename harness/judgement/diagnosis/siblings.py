@@ -247,6 +247,22 @@ def unlike_siblings(search: Search, step: Step) -> str:
         one, other = search.maker.get(mine), search.maker.get(theirs)
         if one is not None and other is not None and (one.kind, one.places) != (other.kind, other.places):
             return f"it reads the result of {named(one)}, but on {right.on} it reads that of {named(other)}"
+    return _from_another_device(search, step)
+
+
+def _from_another_device(search: Search, step: Step) -> str:
+    """What a step reads from another device, where all other devices read that of one device, or their own."""
+    others = [each for each in search.groups[id(step)] if each is not step and len(each.inputs) == len(step.inputs)]
+    for number, name in enumerate(step.inputs):
+        made = search.maker.get(name)
+        pairs = [(each.on, search.maker.get(each.inputs[number])) for each in others]
+        makers = [maker.on for _, maker in pairs if maker is not None]
+        if made is None or len(makers) < 2 or len(makers) < len(others):
+            continue
+        if len(set(makers)) == 1 and made.on != makers[0]:
+            return f"it reads the result of {named(made)} on {made.on}, but on the other devices that on {makers[0]}"
+        if all(maker is not None and maker.on == on for on, maker in pairs) and made.on != step.on:
+            return f"it reads the result of {named(made)} on {made.on}, but each other device reads its own"
     return ""
 
 
