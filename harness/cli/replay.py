@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 import subprocess
 from pathlib import Path
 from typing import Annotated
@@ -25,6 +26,6 @@ def replay(
     with clear_errors():
         case = SavedCase.load(file)
     typer.echo(f"{case.place}: {case.reason}")
-    typer.echo(f"running {' '.join(case.command)} in {case.cwd}")
+    typer.echo(f"running {shlex.join(case.command)} in {case.cwd}")
     done = subprocess.run(case.command, cwd=case.cwd, env={**os.environ, REPLAY: str(file.resolve())}, check=False)
     raise typer.Exit(done.returncode)

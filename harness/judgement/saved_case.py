@@ -10,6 +10,7 @@ import contextlib
 import itertools
 import json
 import os
+import shlex
 import sys
 import zlib
 from collections.abc import Mapping, Sequence
@@ -31,6 +32,11 @@ REPLAY = "HARNESS_REPLAY"
 CASE_SCHEMA_VERSION = 1
 #: Where pytest keeps the test that is running: ``tests/test_a.py::test_b (call)``.
 _TEST = "PYTEST_CURRENT_TEST"
+
+
+def is_folder_name(save: object) -> bool:
+    """Whether a case can be asked to be saved there: a path that is not empty, and no file."""
+    return isinstance(save, (str, Path)) and str(save) != "" and (not Path(save).exists() or Path(save).is_dir())
 
 
 @dataclass(frozen=True)
@@ -75,6 +81,13 @@ class SavedCase:
             command = [sys.executable, "-m", "pytest", test, *([f"--harness-devices={spec}"] if spec else [])]
         return cls(command, str(Path.cwd()), place, seed, list(modes), spec, reason, arrays, list(variables))
 
+    def kept_in(self, folder: Path) -> str:
+        """Write the case into a folder, and say how to replay it; or that it cannot be written, and why."""
+        try:
+            return f"Replay: harness replay {shlex.quote(str(self.save(folder)))}"
+        except OSError as error:
+            return f"The case could not be saved in {folder}: {error.strerror or error}; name another folder"
+
     def save(self, folder: Path) -> Path:
         """Write the case into a folder, under a name that is still free there."""
         folder.mkdir(parents=True, exist_ok=True)
@@ -91,7 +104,11 @@ class SavedCase:
             path = folder / f"{name}_{number}.npz"
             # Other workers of the same session save here too.
             with contextlib.suppress(FileExistsError), path.open("xb") as file:
-                np.savez_compressed(file, case=np.array(json.dumps({**plain, "dtypes": known})), **stored)  # type: ignore[arg-type]
+                try:
+                    np.savez_compressed(file, case=np.array(json.dumps({**plain, "dtypes": known})), **stored)  # type: ignore[arg-type]
+                except BaseException:
+                    path.unlink()  # what is cut off is no case
+                    raise
                 break
         return path
 

@@ -18,7 +18,7 @@ from harness.judgement.accepted import Acceptance, known_acceptances
 from harness.judgement.patterns import PATTERNS
 from harness.judgement.progress import Progress
 from harness.judgement.runs import MODES, Mode
-from harness.judgement.saved_case import SavedCase
+from harness.judgement.saved_case import SavedCase, is_folder_name
 from harness.judgement.shrinking import Programs, known_maker, smallest
 from harness.judgement.state import distinct
 from harness.judgement.verdict import conclude
@@ -115,7 +115,7 @@ def verify(
     for name, choice in (("gradients", gradients), ("exact", exact)):
         if choice is not None and not isinstance(choice, (bool, np.bool_)):
             raise UsageError(f"{name}={choice!r}; accepted: True, False or None")
-    if save is not None and (not isinstance(save, (str, Path)) or (Path(save).exists() and not Path(save).is_dir())):
+    if save is not None and not is_folder_name(save):
         raise UsageError(f"save={save!r}; accepted: the path of a folder")
     if oracle is not None and not callable(oracle):
         raise UsageError(
@@ -163,8 +163,8 @@ def verify(
                 verification = replace(verification, reason=f"{reason}. {smaller}")
         if save is not None and case is None and verification.verdict is Verdict.FAIL:
             place, reason = place_of_call() or "", verification.reason
-            path = SavedCase.of(programs.inputs, before, seed, chosen, known.spec, place, reason).save(Path(save))
-            verification = replace(verification, reason=f"{reason.rstrip('.')}. Replay: harness replay {path}")
+            failed = SavedCase.of(programs.inputs, before, seed, chosen, known.spec, place, reason)
+            verification = replace(verification, reason=f"{reason.rstrip('.')}. {failed.kept_in(Path(save))}")
         return observed(verification)
 
 

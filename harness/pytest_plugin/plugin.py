@@ -122,8 +122,10 @@ def pytest_configure(config: pytest.Config) -> None:
     speed.register(config)
     gate.register(config)
     folder = config.getoption(OPTION_SAVE)
-    if folder is not None and Path(folder).exists() and not Path(folder).is_dir():
-        raise pytest.UsageError(f"{OPTION_SAVE}={folder} is a file; accepted: the path of a folder")
+    if folder is not None and (not folder or (Path(folder).exists() and not Path(folder).is_dir())):
+        raise pytest.UsageError(
+            f"{OPTION_SAVE}={folder} is {'a file' if folder else 'empty'}; accepted: the path of a folder"
+        )
     if origin == "default":
         return
     from harness.devices.request import resolve

@@ -32,10 +32,10 @@ def test_a_saved_failure_fails_again_and_passes_once_the_program_is_right(
 ) -> None:
     folder = Path(pytester.path)
     rows = folder / "rows.txt"
-    options = ("--harness-devices=cpu:2", "--harness-shrink", "--harness-save=saved")
+    options = ("--harness-devices=cpu:2", "--harness-shrink", "--harness-save=my cases")
 
     def replayed() -> tuple[int, str]:
-        (saved,) = (folder / "saved").iterdir()
+        (saved,) = (folder / "my cases").iterdir()
         capfd.readouterr()
         done = run(folder, "replay", str(saved), planted=False, PYTEST_PLUGINS="harness.pytest_plugin.plugin")
         assert done.stdout.startswith("test_it.py:"), done.stderr
@@ -46,7 +46,7 @@ def test_a_saved_failure_fails_again_and_passes_once_the_program_is_right(
     failed = inner_pytest(*options, real=True)
     failed.assert_outcomes(failed=1)
     cause = "The function is not row-wise"
-    failed.stdout.fnmatch_lines([f"*{cause}*still fails with 2 of 4 rows*Replay: harness replay saved/*.npz"])
+    failed.stdout.fnmatch_lines([f"*{cause}*still fails with 2 of 4 rows*Replay: harness replay 'my cases/*.npz'"])
 
     # With these rows the same program passes, so nothing is saved; its failure is in the file.
     rows.write_text("1 2\n" * 4, encoding="utf-8")

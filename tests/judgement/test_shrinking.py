@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shlex
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -140,6 +141,38 @@ def test_a_saved_failure_brings_its_inputs_and_variables(
     assert again.verdict is Verdict.FAIL
     assert again.reason == failed.reason.partition(". Replay:")[0]
     assert float(scale) == 2.0
+
+
+def test_a_folder_that_cannot_be_written_costs_the_case_and_not_the_findings(devices: harness.Devices) -> None:
+    failed, _ = _verified(devices, sample(2 * len(devices), 3), 2.0, Path("/dev/null/x"))
+    assert failed.verdict is Verdict.FAIL
+    assert failed.findings
+    assert failed.reason.endswith(". The case could not be saved in /dev/null/x: Not a directory; name another folder")
+
+
+def test_what_is_written_of_a_case_before_the_disk_is_full_is_removed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(file: Any, **_: Any) -> None:
+        file.write(b"half")
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(np, "savez_compressed", full)
+    said = SavedCase.of({}, [], 5, ["graph"], "cpu:4", "train.py:7", "why").kept_in(tmp_path)
+    assert said == f"The case could not be saved in {tmp_path}: No space left on device; name another folder"
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_the_command_to_replay_a_case_can_be_copied_into_a_shell(tmp_path: Path) -> None:
+    folder = tmp_path / "my cases"
+    said = SavedCase.of({}, [], 5, ["graph"], "cpu:4", "train.py:7", "why").kept_in(folder)
+    *_, file = shlex.split(said)
+    assert SavedCase.load(Path(file)).reason == "why"
+
+
+def test_an_empty_path_is_no_folder_for_cases(devices: harness.Devices) -> None:
+    with pytest.raises(UsageError, match="save=''; accepted: the path of a folder"):
+        harness.verify(tf.tanh, tf.tanh, {"x": [1.0]}, devices=devices, save="")
 
 
 def test_dtypes_that_numpy_has_not_are_saved_too(tmp_path: Path) -> None:

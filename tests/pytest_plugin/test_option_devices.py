@@ -227,6 +227,9 @@ def test_a_file_where_failures_are_to_be_saved_is_refused_before_anything_runs(
     result = inner_pytest("--harness-save=tox.ini")
     assert result.ret == pytest.ExitCode.USAGE_ERROR
     result.stderr.fnmatch_lines(["ERROR: --harness-save=tox.ini is a file; accepted: the path of a folder"])
+    empty = inner_pytest("--harness-save=")
+    assert empty.ret == pytest.ExitCode.USAGE_ERROR
+    empty.stderr.fnmatch_lines(["ERROR: --harness-save= is empty; accepted: the path of a folder"])
     inner_pytest("--harness-save=failures").assert_outcomes(passed=1)
 
 
