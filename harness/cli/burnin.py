@@ -16,10 +16,11 @@ from harness import __version__
 from harness.checking.check import Level
 from harness.cli.endings import Ended
 from harness.cli.errors import clear_errors, exit_code, refuse, say
-from harness.cli.options import DevicesOption, FakeOption, ReportOption, check_spec, spec_of
+from harness.cli.options import DevicesOption, FakeOption, ReportOption, check_report, check_spec, spec_of
 from harness.cli.suite import suite, suite_reference
 from harness.errors import HarnessError, UsageError
 from harness.plural import plural
+from harness.records import ExitCode
 from harness.runner.limits import DEFAULT_TIMEOUT_S
 
 if TYPE_CHECKING:
@@ -58,11 +59,12 @@ def burnin(
             raise UsageError(f"--hours {hours:g} --minutes {minutes:g}; accepted: a time above 0, such as --hours 8")
         devices = spec_of(devices, fake)
         check_spec(devices)
+        names = [check.id for check in suite().checks if check.hardware and check.id not in LEFT_OUT]
+        checks = tuple(sorted(names, key=lambda name: name != FIRST))
+        check_report(report)
         kept = BurnIn(report / FILE, devices) if restart else BurnIn.opened(report, devices)
-        if restart or kept.elapsed_s >= limit_s:
+        if restart or kept.is_over(checks, kept.elapsed_s, limit_s):
             kept.begin_again()
-    names = [check.id for check in suite().checks if check.hardware and check.id not in LEFT_OUT]
-    checks = tuple(sorted(names, key=lambda name: name != FIRST))
     recording = Recording(
         report,
         harness=__version__,
@@ -76,7 +78,7 @@ def burnin(
         say(f"continuing after {plural(kept.rounds, 'round')} and {kept.elapsed_s / 60:.1f} min")
     code = None
     try:
-        burn(kept, limit_s, lambda: _round(devices, checks, report / "logs"), recording)
+        burn(kept, limit_s, lambda left: _round(devices, left, report / "logs"), recording)
         recording.complete()
     except Ended as ended:
         recording.results_are(kept.results())
@@ -86,35 +88,44 @@ def burnin(
     except HarnessError as error:
         recording.results_are(kept.results())
         recording.cut_short(exit_code(error), str(error))
+        if kept.entries:
+            print_report(stdout_console(), recording.record, recording.path, recording.page)
         refuse(error)
     print_report(stdout_console(), recording.record, recording.path, recording.page)
-    raise typer.Exit(recording.record.exit_code if code is None else code)
+    code = recording.record.exit_code if code is None else code
+    if recording.problem is not None:
+        say(f"error: {recording.problem}")
+        code = code or ExitCode.USAGE
+    raise typer.Exit(code)
 
 
 def burn(
     kept: BurnIn,
     limit_s: float,
-    begin_round: Callable[[], Iterator[Event]],
+    begin_round: Callable[[tuple[str, ...]], Iterator[Event]],
     recording: Recording,
     clock_s: Callable[[], float] = time.monotonic,
 ) -> None:
     """Run rounds until the time is over, and keep each result with its time.
 
-    The first round is run to its end, so that every check has a result; a later one ends early with the time. Where no
-    device can be used, it is the only one.
+    ``begin_round`` gets the checks to run: those that an interrupted round lacks, then all of them. The first round is
+    run to its end, so that every check has a result; a later one ends early with the time. Where no device can be used,
+    it is the only one.
     """
     from harness.hardware.watch import CardWatch
     from harness.runner.messages import Finished, Ready
 
-    began_s, watch, number, idle = clock_s() - kept.elapsed_s, CardWatch(), kept.rounds, False
+    began_s, watch, idle = clock_s() - kept.elapsed_s, CardWatch(), False
+    planned, left = recording.record.planned, kept.left_of_round(recording.record.planned)
+    number = kept.rounds - bool(left)
 
     def over() -> bool:
-        seen = {entry.result.check for entry in kept.entries}
-        return seen >= set(recording.record.planned) and clock_s() - began_s >= limit_s
+        return kept.is_over(planned, clock_s() - began_s, limit_s)
 
     while not over() and not idle:
         number += 1
-        with contextlib.closing(begin_round()) as events:  # type: ignore[type-var]
+        with contextlib.closing(begin_round(left or planned)) as events:  # type: ignore[type-var]
+            left = ()
             for event in events:
                 if isinstance(event, Ready):
                     idle = not event.devices

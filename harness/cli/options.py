@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import tempfile
 from pathlib import Path
 from typing import Annotated
 
@@ -10,7 +11,7 @@ import typer
 
 from harness.devices.request import resolve
 from harness.devices.spec import accepted_specs, parse_spec
-from harness.errors import InvalidSpec, UsageError
+from harness.errors import InvalidSpec, ReportError, UsageError
 
 DevicesOption = Annotated[
     str,
@@ -61,6 +62,16 @@ def spec_of(devices: str, machine: str | None) -> str:
     if not machine.startswith("@") and not machine.endswith(".toml"):
         raise UsageError(f"--fake {machine}; accepted: a .toml file, or @NAME for a shipped description")
     return f"softgpu:{machine}"
+
+
+def check_report(folder: Path) -> None:
+    """Make the report folder. Raise ReportError if it cannot be written: what was measured by then would be lost."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryFile(dir=folder):
+            pass
+    except OSError as error:
+        raise ReportError(folder, error.strerror or str(error)) from error
 
 
 def check_seconds(option: str, value: float) -> None:

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from pydantic import TypeAdapter, ValidationError
 
 from harness.atomic_file import write_atomically
-from harness.errors import InvalidRecord
+from harness.errors import InvalidRecord, ReportError
 from harness.plural import plural
 from harness.records import CheckResult, Exercised, Finding, Series, Verdict, overall
 from harness.report.quantities import duration
@@ -57,8 +58,9 @@ class BurnIn:
         """
         made = cls(folder / FILE, spec)
         adapter = TypeAdapter(Entry)
-        # Only a line feed ends a line: texts of findings may contain other line separators of Unicode.
-        *lines, cut_off = made.path.read_bytes().split(b"\n") if made.path.exists() else [b""]
+        with made._accessible():
+            # Only a line feed ends a line: texts of findings may contain other line separators of Unicode.
+            *lines, cut_off = made.path.read_bytes().split(b"\n") if made.path.exists() else [b""]
         for number, line in enumerate(lines, start=1):
             try:
                 entry = adapter.validate_json(line)
@@ -67,7 +69,8 @@ class BurnIn:
             if entry.spec == spec:
                 made.entries.append(entry)
         if cut_off:
-            write_atomically(made.path, b"".join(line + b"\n" for line in lines).decode())
+            with made._accessible():
+                write_atomically(made.path, b"".join(line + b"\n" for line in lines).decode())
         return made
 
     @property
@@ -80,21 +83,41 @@ class BurnIn:
         """The rounds that have begun."""
         return self.entries[-1].round if self.entries else 0
 
+    def is_over(self, checks: Iterable[str], elapsed_s: float, limit_s: float) -> bool:
+        """Whether the time has passed, and each of ``checks`` has a result."""
+        return elapsed_s >= limit_s and set(checks) <= {entry.result.check for entry in self.entries}
+
+    def left_of_round(self, checks: Sequence[str]) -> tuple[str, ...]:
+        """List those of ``checks`` that the last round lacks, if it was interrupted."""
+        done = {entry.result.check for entry in self.entries if entry.round == self.rounds}
+        return tuple(check for check in checks if check not in done) if done else ()
+
     def begin_again(self) -> None:
-        """Forget what there is."""
+        """Forget what there is. Raise ReportError if the file cannot be removed."""
         self.entries.clear()
-        self.path.unlink(missing_ok=True)
+        with self._accessible():
+            self.path.unlink(missing_ok=True)
 
     def add(self, at_s: float, number: int, result: CheckResult) -> None:
-        """Keep a result on the disk before anything else happens."""
+        """Keep a result on the disk before anything else happens.
+
+        Raise ReportError if it cannot be written; it is among the results all the same.
+        """
         entry = Entry(self.spec, at_s, number, result)
         self.entries.append(entry)
         line = TypeAdapter(Entry).dump_json(entry) + b"\n"
-        self.path.parent.mkdir(parents=True, exist_ok=True)
-        with self.path.open("ab") as file:
+        with self._accessible(), self.path.open("ab") as file:
             file.write(line)
             file.flush()
             os.fsync(file.fileno())
+
+    @contextlib.contextmanager
+    def _accessible(self) -> Iterator[None]:
+        try:
+            self.path.parent.mkdir(parents=True, exist_ok=True)
+            yield
+        except OSError as error:
+            raise ReportError(self.path.parent, error.strerror or str(error)) from error
 
     def results(self) -> tuple[CheckResult, ...]:
         """Return one result for each check: its worst verdict, when each finding came, and curves of the whole time."""

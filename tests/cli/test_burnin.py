@@ -7,11 +7,15 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from command_line import run
 
+from harness.checking.suite import Suite
+from harness.checks.registry import SUITE
+from harness.cli import burnin
 from harness.cli.burnin import burn
 from harness.errors import InvalidRecord
 from harness.records import CheckResult, Exercised, Finding, Fingerprint, Series, Verdict
-from harness.report.burnin import MOST_POINTS, BurnIn
+from harness.report.burnin import FILE, MOST_POINTS, BurnIn
 from harness.report.recording import Recording
 from harness.runner.messages import Finished, Ready
 
@@ -41,14 +45,16 @@ class Rounds:
 
     def __init__(self, fails_from: int = 99, stops_in: int = 99) -> None:
         self.number, self.closed = 0, 0
+        self.asked: list[tuple[str, ...]] = []
         self.fails_from, self.stops_in = fails_from, stops_in
 
-    def __call__(self) -> Iterator[Finished]:
+    def __call__(self, checks: tuple[str, ...] = CHECKS) -> Iterator[Finished]:
         self.number += 1
+        self.asked.append(checks)
         try:
-            yield Finished(
-                result(CHECKS[0], *([HOT] if self.number >= self.fails_from else []), value=float(self.number))
-            )
+            if CHECKS[0] in checks:
+                failing = [HOT] if self.number >= self.fails_from else []
+                yield Finished(result(CHECKS[0], *failing, value=float(self.number)))
             if self.number == self.stops_in:
                 raise KeyboardInterrupt
             yield Finished(result(CHECKS[1]))
@@ -89,6 +95,58 @@ def test_it_goes_on_where_it_was_stopped_and_a_line_that_was_cut_off_does_not_co
     again.add(99.0, 4, result("memory"))
     assert len(BurnIn.opened(tmp_path, "gpu").entries) == 6, "what follows it counts"
     assert BurnIn.opened(tmp_path, "gpu:2").entries == [], "other devices are another burn-in"
+
+
+def test_an_unfinished_first_round_is_finished_also_when_the_time_has_passed(tmp_path: Path) -> None:
+    first = BurnIn.opened(tmp_path, "gpu")
+    with pytest.raises(KeyboardInterrupt):
+        burn(first, 0.5, Rounds(stops_in=1), recording(tmp_path), Clock())
+    again, rounds = BurnIn.opened(tmp_path, "gpu"), Rounds()
+    assert not again.is_over(CHECKS, again.elapsed_s, 0.5)
+    burn(again, 0.5, rounds, recording(tmp_path), Clock())
+    assert rounds.asked == [CHECKS[1:]], "what has a result is not run again"
+    assert [(entry.round, entry.result.check) for entry in again.entries] == [(1, CHECKS[0]), (1, CHECKS[1])]
+    assert again.is_over(CHECKS, again.elapsed_s, 0.5)
+    burn(again, 20.0, longer := Rounds(), recording(tmp_path), Clock())
+    assert set(longer.asked) == {CHECKS}, "the next rounds are whole"
+
+
+def test_the_same_command_after_an_early_end_goes_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    arguments = ("burnin", "--devices", "cpu:2", "--minutes", "0.001", "--report", "kept")
+    first = BurnIn.opened(tmp_path / "kept", "cpu:2")
+    first.add(99.0, 1, result("one"))
+
+    def round_of(spec: str, checks: tuple[str, ...], logs: Path) -> Iterator[Finished]:
+        yield from (Finished(result(check)) for check in checks)
+
+    checks = tuple(replace(SUITE.checks[0], id=name, hardware=True) for name in ("one", "two"))
+    monkeypatch.setattr(burnin, "_round", round_of)
+    monkeypatch.setattr(burnin, "suite", lambda: Suite(checks))
+    done = run(tmp_path, *arguments)
+    assert done.returncode == 0, done.stderr
+    assert "continuing after 1 round" in done.stderr
+    assert [each.result.check for each in BurnIn.opened(tmp_path / "kept", "cpu:2").entries] == ["one", "two"]
+    done = run(tmp_path, *arguments)
+    assert "continuing" not in done.stderr, "what is complete starts again"
+
+
+def test_a_folder_that_cannot_be_written_is_one_line_before_anything_runs(tmp_path: Path) -> None:
+    done = run(tmp_path, "burnin", "--devices", "cpu:2", "--minutes", "1", "--report", "/proc/x")
+    assert (done.returncode, done.stdout) == (2, "")
+    (line,) = done.stderr.splitlines()
+    assert line.startswith("harness: error: report folder /proc/x cannot be written: ")
+
+
+def test_verdicts_are_printed_when_the_disk_is_full_later(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def round_of(spec: str, checks: tuple[str, ...], logs: Path) -> Iterator[Finished]:
+        (tmp_path / "kept" / FILE).symlink_to("/dev/full")
+        yield Finished(result(checks[0], HOT))
+
+    monkeypatch.setattr(burnin, "_round", round_of)
+    done = run(tmp_path, "burnin", "--devices", "cpu:2", "--minutes", "1", "--report", "kept", planted=False)
+    assert done.returncode == 2
+    assert "GPU:1 throttles" in done.stdout
+    assert "harness: error: report folder kept cannot be written: No space left on device" in done.stderr
 
 
 def test_a_damaged_line_among_others_costs_none_of_them(tmp_path: Path) -> None:
@@ -146,6 +204,6 @@ def test_without_a_usable_device_one_round_is_enough(tmp_path: Path) -> None:
 
     for devices, rounds in (((), 1), (("GPU:0",), 3)):
         kept = BurnIn.opened(tmp_path / str(rounds), "gpu")
-        burn(kept, 40.0, lambda: round_of(*devices), recording(tmp_path), Clock())  # noqa: B023 - run at once
+        burn(kept, 40.0, lambda _: round_of(*devices), recording(tmp_path), Clock())  # noqa: B023 - run at once
         assert kept.rounds >= rounds
         assert kept.rounds == 1 or devices
