@@ -13,14 +13,20 @@ from pathlib import Path
 
 
 @contextlib.contextmanager
-def temporary_folder(prefix: str) -> Iterator[Path]:
-    """A folder for what processes print. It is removed when the body ends, also by ^C; not if an error may need it."""
+def temporary_folder(prefix: str, results: str | None = None) -> Iterator[Path]:
+    """A folder for what processes print. It is removed when the body ends, also by ^C; not if an error may need it.
+
+    If the body is ended early, files whose names match ``results`` are kept, and the folder with them.
+    """
     folder = Path(tempfile.mkdtemp(prefix=prefix))
     needed = False
     try:
         yield folder
     except Exception:
         needed = any(file.is_file() and file.stat().st_size for file in folder.rglob("*"))
+        raise
+    except BaseException:
+        needed = results is not None and any(folder.glob(results))
         raise
     finally:
         if not needed:

@@ -39,6 +39,14 @@ def test_a_folder_ends_with_its_body_but_stays_where_an_error_may_need_its_files
     assert list(below.iterdir()) == [Path(str(raised.value))]
 
 
+@pytest.mark.parametrize(("results", "left"), [("*.log", 1), ("*.json", 0), (None, 0)])
+def test_results_outlive_an_interrupt(below: Path, results: str | None, left: int) -> None:
+    with pytest.raises(KeyboardInterrupt), temporary_folder("harness-a-", results) as folder:  # noqa: PT012
+        (folder / "run.log").write_text("text", encoding="utf-8")
+        raise KeyboardInterrupt
+    assert len(list(below.iterdir())) == left
+
+
 def test_the_folder_of_a_killed_process_is_removed_by_the_next_and_that_of_a_living_one_is_not(below: Path) -> None:
     text = (
         f"import tempfile, sys; tempfile.tempdir = {str(below)!r}\n"

@@ -9,9 +9,9 @@ import typer
 
 from harness.cli.errors import clear_errors, say
 from harness.cli.options import DEFAULT_BASELINES, DEFAULT_COMMAND, DEFAULT_THRESHOLD, BaselinesOption, ThresholdOption
+from harness.cli.run_files import folder_of_runs
 from harness.errors import UsageError
 from harness.extras import require
-from harness.temporary import temporary_folder
 
 
 def calibrate(
@@ -44,7 +44,7 @@ def calibrate(
             raise UsageError(f"--runs {runs}; accepted: {calibration.FEWEST_RUNS} or more (20 give a better estimate)")
         rules, parsed = Rules(parse_share(threshold, "--threshold")), parse_command(command)
         measured = []
-        with temporary_folder("harness-calibrate-") as kept:
+        with folder_of_runs("harness-calibrate-") as kept:
             say(f"{runs} runs; until they end, their output is in {kept}")
             for number in range(1, runs + 1):
                 say(f"run {number} of {runs}")

@@ -9,11 +9,11 @@ import typer
 
 from harness.cli.errors import clear_errors, say
 from harness.cli.options import DEFAULT_BASELINES, DEFAULT_COMMAND, DEFAULT_THRESHOLD, BaselinesOption, ThresholdOption
+from harness.cli.run_files import folder_of_runs
 from harness.errors import UsageError
 from harness.extras import require
 from harness.plural import plural
 from harness.records import exit_code
-from harness.temporary import temporary_folder
 
 if TYPE_CHECKING:
     from harness.speed.baseline import SavedRun
@@ -54,7 +54,7 @@ def compare(
     Each change has an interval, and a p-value corrected for the number of benchmarks. A command writes its measurements
     to a JSON file, whose path replaces {json} in the command. Without {json}, the path is passed to pytest as
     --benchmark-json, in PYTEST_ADDOPTS. What the commands print goes to a folder, whose path is shown; the folder is
-    kept if a command fails.
+    kept if a command fails, and after ^C if a run has finished.
 
     Exit codes: 0: no loss; 1: a loss; 2: a usage error or a damaged file; 3: UNKNOWN, not comparable or nothing
     compared.
@@ -107,7 +107,7 @@ def _commands(commands: tuple[str, str], rounds: int, rules: Rules) -> Judgement
     from harness.speed.command import parse_command
 
     parsed = (parse_command(commands[0]), parse_command(commands[1]))
-    with temporary_folder(_PREFIX) as kept:
+    with folder_of_runs(_PREFIX) as kept:
         return _in_turn(parsed, (None, None), kept, rounds, rules)
 
 
@@ -115,7 +115,7 @@ def _revisions(revisions: tuple[str, str], command: str, rounds: int, rules: Rul
     from harness.speed.command import parse_command, worktrees
 
     parsed = parse_command(command)
-    with temporary_folder(_PREFIX) as kept, worktrees(revisions, kept, Path.cwd()) as folders:
+    with folder_of_runs(_PREFIX) as kept, worktrees(revisions, kept, Path.cwd()) as folders:
         return _in_turn((parsed, parsed), (folders[0], folders[1]), kept, rounds, rules)
 
 

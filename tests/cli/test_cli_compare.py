@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+import re
+import shutil
+import signal
 import subprocess
 import sys
 from dataclasses import replace
@@ -177,6 +180,33 @@ def test_too_few_runs_calibrate_nothing(tmp_path: Path) -> None:
     done = run(tmp_path, "calibrate", "--runs", "3", planted=False)
     assert done.returncode == ExitCode.USAGE
     assert "--runs 3; accepted: 4 or more" in done.stderr
+
+
+@pytest.mark.parametrize("arguments", [("compare", "--ab"), ("calibrate", "--command")])
+def test_finished_runs_outlive_an_interrupt(measuring: Path, arguments: tuple[str, ...]) -> None:
+    begun = measuring / "begun"
+    (measuring / "hang.py").write_text(
+        "import pathlib, runpy, sys, time\n"
+        "if '002' in sys.argv[2] or '02-' in sys.argv[2]:\n"
+        f"    pathlib.Path({str(begun)!r}).touch()\n"
+        "    time.sleep(600)\n"
+        "runpy.run_path(str(pathlib.Path(__file__).with_name('measure.py')), run_name='__main__')\n",
+        encoding="utf-8",
+    )
+    command = f"{sys.executable} {measuring / 'hang.py'} 1.9 {{json}}"
+    commands = (command, command) if arguments[0] == "compare" else (command,)
+    with start(measuring, *arguments, *commands, planted=False) as process:
+        assert wait_until(begun.exists)
+        process.send_signal(signal.SIGINT)
+        _, said = process.communicate(timeout=600)
+    assert process.returncode == 130
+    found = re.search(
+        r"^harness: 1 finished run kept in (.*); `harness compare` compares two of its files$", said, re.M
+    )
+    assert found is not None, said
+    [kept] = Path(found[1]).glob("*.json")
+    assert _compare(measuring, str(kept), str(kept)).returncode == ExitCode.SUCCESS
+    shutil.rmtree(found[1])
 
 
 def test_ended_by_sigterm_it_leaves_no_process(tmp_path: Path) -> None:
