@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
 import sys
 from collections.abc import Callable
@@ -30,6 +29,7 @@ from harness.cli import (
 from harness.cli.endings import Ended, heed_signals
 from harness.cli.errors import clear_errors, say
 from harness.cli.options import DEFAULT_REPORT, DevicesOption, ReportOption, check_spec
+from harness.cli.streams import code_with_output, guarded_streams
 from harness.cli.suite import suite
 from harness.extras import missing_extra
 from harness.records import ExitCode
@@ -48,22 +48,29 @@ app = typer.Typer(
 
 def main() -> NoReturn:
     """Run the command line, and exit with its code."""
-    for stream in (sys.stdout, sys.stderr):
-        # A path or a message may hold what the terminal's encoding cannot say.
-        with contextlib.suppress(AttributeError):
-            stream.reconfigure(errors="backslashreplace")  # type: ignore[union-attr]
+    with guarded_streams() as output:
+        code = _exit_code()
+        sys.stdout.flush()
+        code = code_with_output(code, output)
+    sys.exit(code)
+
+
+def _exit_code() -> int:
+    """Run the command, and return its exit code."""
     try:
         app(prog_name="harness")
+    except SystemExit as ended:
+        return int(ended.code or ExitCode.SUCCESS)
     except Ended as ended:
         say(f"ended by {ended}")
-        sys.exit(ended.exit_code)
+        return ended.exit_code
     except ModuleNotFoundError as error:
         missing = missing_extra(error)
         if missing is None:
             raise
         say(f"error: {missing}")
-        sys.exit(ExitCode.USAGE)
-    sys.exit(ExitCode.SUCCESS)
+        return ExitCode.USAGE
+    return ExitCode.SUCCESS
 
 
 def _show_version(wanted: bool) -> None:

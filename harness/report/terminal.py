@@ -31,21 +31,11 @@ PLAIN_WIDTH = 120
 
 
 def stdout_console() -> Console:
-    """Open a console on standard output, as wide as the terminal, or of a fixed width without one.
-
-    When the reader goes away (``harness validate | head``), the output stops and the run goes on.
-    """
+    """Open a console on standard output, as wide as the terminal, or of a fixed width without one."""
     from rich.console import Console
 
-    class SilencedConsole(Console):
-        def on_broken_pipe(self) -> None:
-            self.quiet = True
-            nowhere = os.open(os.devnull, os.O_WRONLY)
-            os.dup2(nowhere, self.file.fileno())
-            os.close(nowhere)
-
     width = PLAIN_WIDTH if not sys.stdout.isatty() and "COLUMNS" not in os.environ else None
-    return SilencedConsole(width=width, highlight=False, emoji=False)
+    return Console(width=width, highlight=False, emoji=False)
 
 
 def print_report(console: Console, record: RunRecord, path: Path | None, page: Path | None = None) -> None:

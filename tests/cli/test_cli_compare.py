@@ -201,7 +201,7 @@ def test_finished_runs_outlive_an_interrupt(measuring: Path, arguments: tuple[st
         _, said = process.communicate(timeout=600)
     assert process.returncode == 130
     found = re.search(
-        r"^harness: 1 finished run kept in (.*); `harness compare` compares two of its files$", said, re.M
+        r"^harness: 1 finished run kept in (.*); `harness compare` compares two of its files$", said, re.MULTILINE
     )
     assert found is not None, said
     [kept] = Path(found[1]).glob("*.json")
