@@ -60,7 +60,10 @@ def _verdict(each: Judged) -> str:
             text += ", confirmed by a second measurement"
     elif each.unconfirmed:
         text += " by more than the threshold, but measured only once"
-    elif each.confirmed is False:
+    elif each.imprecise and each.second is not None:
+        second = f"{each.second.interval.value:+.1%}"
+        return f"{text} by more than the threshold, not confirmed: the second measurement ({second}) is too imprecise"
+    elif each.contradicted and each.change.verdict == "worse":
         text += ", contradicted by the second measurement"
     elif each.change.verdict == "worse":
         text += ", possibly within the threshold"

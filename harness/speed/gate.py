@@ -3,7 +3,8 @@
 It compares two figures (:mod:`harness.speed.estimate`). A benchmark fails only if one of them meets three conditions:
 the loss is beyond the threshold at the stated confidence, also after all p-values are corrected by Benjamini and
 Hochberg, and the second measurement of the benchmark in the same run confirms it. Without a second measurement (in a
-file recorded without a gate) the verdict is UNKNOWN, with a hint how to confirm the loss.
+file recorded without a gate) the verdict is UNKNOWN, with a hint how to confirm the loss. A second measurement that
+neither confirms the loss nor excludes it leaves the benchmark undecided.
 """
 
 from __future__ import annotations
@@ -56,6 +57,10 @@ class Judged:
     fails: bool = False
     #: Beyond the threshold by the only measurement.
     unconfirmed: bool = False
+    #: Beyond the threshold by the first measurement; the second is too imprecise to confirm or to exclude it.
+    imprecise: bool = False
+    #: The second measurement excludes a loss beyond the threshold.
+    contradicted: bool = False
     #: Whether each side is several runs, which need no second measurement.
     rounds: bool = False
 
@@ -134,7 +139,8 @@ def conclude(judgement: Judgement, judged: Sequence[Judged]) -> Judgement:
     names = {each.name for each in judged}
     failed = _benchmarks(each for each in corrected if each.fails)
     unconfirmed = _benchmarks(each for each in corrected if each.unconfirmed)
-    undecided = len(names - {each.name for each in judged if each.change.verdict != "cannot tell"})
+    told = {each.name for each in judged if each.change.verdict != "cannot tell"}
+    undecided = len(names - (told - {each.name for each in corrected if each.imprecise}))
     beyond = f"beyond {judgement.rules.threshold:.1%}"
     measured = plural(len(names), "benchmark")
     verdict = Verdict.UNKNOWN
@@ -196,8 +202,18 @@ def _corrected(judged: Sequence[Judged], rules: Rules) -> tuple[Judged, ...]:
         confirmed = None if each.second is None else each.second.p_beyond <= alpha
         beyond = p_corrected <= alpha
         fails = beyond and (confirmed is True or each.rounds)
-        unconfirmed = beyond and confirmed is None and not each.rounds
-        found.append(replace(each, p_corrected=p_corrected, confirmed=confirmed, fails=fails, unconfirmed=unconfirmed))
+        contradicted = each.second is not None and each.second.interval.lower >= -rules.threshold
+        found.append(
+            replace(
+                each,
+                p_corrected=p_corrected,
+                confirmed=confirmed,
+                fails=fails,
+                unconfirmed=beyond and confirmed is None and not each.rounds,
+                imprecise=beyond and confirmed is False and not (fails or contradicted),
+                contradicted=contradicted,
+            )
+        )
     return tuple(found)
 
 

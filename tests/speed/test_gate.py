@@ -9,8 +9,8 @@ from synthetic_runs import FINGERPRINT, record, run
 
 from harness.records import Verdict
 from harness.report.gate import gate_lines
-from harness.speed.change import Rules, Variation
-from harness.speed.gate import Judgement, judge, suspects
+from harness.speed.change import Change, Rules, Variation, judged_change
+from harness.speed.gate import Judged, Judgement, conclude, judge, suspects
 from harness.speed.record import SpeedupRecord
 
 _RULES = Rules()
@@ -53,6 +53,33 @@ def test_a_loss_that_the_second_measurement_does_not_show_passes() -> None:
     assert said.verdict is Verdict.PASS
     assert said.judged[0].confirmed is False
     assert "worse, contradicted by the second measurement" in _words(said)
+
+
+def test_a_second_measurement_that_cannot_exclude_the_loss_leaves_the_benchmark_undecided() -> None:
+    def change(percent: float, half: float) -> Change:
+        return judged_change(math.log1p(percent / 100), half / 2.326 / 100, math.inf, _RULES)
+
+    def concluded(*seconds: Change) -> Judgement:
+        rows = [Judged(str(number), 1.9, 1.48, change(-22.1, 10), each) for number, each in enumerate(seconds)]
+        return conclude(replace(empty, baseline="base"), rows)
+
+    empty = Judgement(Verdict.UNKNOWN, "", _RULES, "", "")
+    imprecise, excludes, confirms = change(-14.4, 15), change(-1.0, 2), change(-14.4, 5)
+    both = concluded(imprecise, excludes)
+    assert [(each.imprecise, each.contradicted, each.fails) for each in both.judged] == [
+        (True, False, False),
+        (False, True, False),
+    ]
+    assert both.verdict is Verdict.PASS
+    assert both.reason == "no loss of speedup beyond 5.0% was shown in 2 benchmarks; 1 undecided"
+    words = _words(both)
+    assert "worse by more than the threshold, not confirmed: the second measurement (-14.4%) is too imprecise" in words
+    assert "worse, contradicted by the second measurement (-1.0%)" in words
+    # As where every benchmark "cannot tell".
+    assert concluded(imprecise).verdict is Verdict.UNKNOWN
+    assert concluded(imprecise).reason.startswith("no benchmark is precise enough to rule out a loss")
+    assert concluded(confirms, imprecise).verdict is Verdict.FAIL
+    assert concluded(excludes).verdict is Verdict.PASS
 
 
 def test_a_loss_that_nobody_looked_at_again_is_neither_a_failure_nor_a_pass() -> None:
