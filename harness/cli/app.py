@@ -28,9 +28,10 @@ from harness.cli import (
 )
 from harness.cli.endings import Ended, heed_signals
 from harness.cli.errors import clear_errors, say
-from harness.cli.options import DEFAULT_REPORT, DevicesOption, ReportOption, check_spec
+from harness.cli.options import DEFAULT_REPORT, DevicesOption, ReportOption, check_spec, check_writable
 from harness.cli.streams import code_with_output, guarded_streams
 from harness.cli.suite import suite
+from harness.errors import TraceNotSaved
 from harness.extras import missing_extra
 from harness.records import ExitCode
 from harness.runner.limits import STARTUP_LIMIT_S
@@ -152,6 +153,7 @@ def trace_function(
         found = Target.parse(target)
         files = WorkerFiles.create(report / "logs", "trace")
         kept = (save or files.log.with_suffix(".json")).absolute()
+        check_writable(kept.parent, lambda why: TraceNotSaved(kept, why))
         arguments: dict[str, object] = {
             "spec": devices,
             "file": str(found.path),

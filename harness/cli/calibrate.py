@@ -8,7 +8,14 @@ from typing import Annotated
 import typer
 
 from harness.cli.errors import clear_errors, say
-from harness.cli.options import DEFAULT_BASELINES, DEFAULT_COMMAND, DEFAULT_THRESHOLD, BaselinesOption, ThresholdOption
+from harness.cli.options import (
+    DEFAULT_BASELINES,
+    DEFAULT_COMMAND,
+    DEFAULT_THRESHOLD,
+    BaselinesOption,
+    ThresholdOption,
+    check_writable,
+)
 from harness.cli.run_files import folder_of_runs
 from harness.errors import UsageError
 from harness.extras import require
@@ -43,6 +50,10 @@ def calibrate(
         if runs < calibration.FEWEST_RUNS:
             raise UsageError(f"--runs {runs}; accepted: {calibration.FEWEST_RUNS} or more (20 give a better estimate)")
         rules, parsed = Rules(parse_share(threshold, "--threshold")), parse_command(command)
+        check_writable(
+            baselines,
+            lambda why: UsageError(f"--baselines {baselines} cannot be written: {why}; name another folder"),
+        )
         measured = []
         with folder_of_runs("harness-calibrate-") as kept:
             say(f"{runs} runs; until they end, their output is in {kept}")
@@ -50,8 +61,9 @@ def calibrate(
                 say(f"run {number} of {runs}")
                 measured.append(measure(parsed, kept / f"{number:03}.json"))
         made = calibration.calibrate(measured, rules, made_at=datetime.now(timezone.utc).isoformat(timespec="seconds"))
-        path = save_calibration(made, baselines)
     for name, each in made.benchmarks.items():
         typer.echo(f"{name}: speedup {each.speedup:.3f}, ± {each.sigma:.2%} from run to run")
     typer.echo(made.line)
+    with clear_errors():
+        path = save_calibration(made, baselines)
     typer.echo(f"calibration: {path}")

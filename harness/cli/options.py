@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import errno
 import math
+import os
 import tempfile
+from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated
 
@@ -65,13 +68,23 @@ def spec_of(devices: str, machine: str | None) -> str:
 
 
 def check_report(folder: Path) -> None:
-    """Make the report folder. Raise ReportError if it cannot be written: what was measured by then would be lost."""
+    """Make the report folder. Raise ReportError if it cannot be written."""
+    check_writable(folder, lambda why: ReportError(folder, why))
+
+
+def check_writable(folder: Path, refusal: Callable[[str], UsageError]) -> None:
+    """Make a folder before anything is measured that would be lost without it.
+
+    Raise ``refusal(why)`` if it cannot be written.
+    """
     try:
         folder.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryFile(dir=folder):
             pass
+    except FileExistsError as error:  # of a file
+        raise refusal(os.strerror(errno.ENOTDIR)) from error
     except OSError as error:
-        raise ReportError(folder, error.strerror or str(error)) from error
+        raise refusal(error.strerror or str(error)) from error
 
 
 def check_seconds(option: str, value: float) -> None:

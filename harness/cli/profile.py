@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from harness.cli.errors import clear_errors, say
-from harness.cli.options import DEFAULT_REPORT, DevicesOption, ReportOption, check_spec
+from harness.cli.options import DEFAULT_REPORT, DevicesOption, ReportOption, check_report, check_spec
 from harness.errors import UsageError
 from harness.extras import require
 from harness.records import ExitCode
@@ -48,6 +48,7 @@ def profile_function(
             raise UsageError(f"--calls {calls}; accepted: a number from 1 to {_MOST_CALLS:,}")
         check_spec(devices)
         found = Target.parse(target)
+        check_report(report)
         files = WorkerFiles.create(report / "logs", "profile")
         arguments: dict[str, object] = {
             "spec": devices,
@@ -58,8 +59,9 @@ def profile_function(
         }
         answer = ask(Job("harness.speed.timeline.process:run", arguments), files)
         profile = TypeAdapter(Profile).validate_python(answer["profile"])
-        saved = save_json(profile, report, PROFILE_FILE)
     print_profile(stdout_console(), profile)
+    with clear_errors():
+        saved = save_json(profile, report, PROFILE_FILE)
     typer.echo(f"Record: {saved}; picture: {report / 'timeline.png'}; trace for Perfetto: {report / 'timeline.json'}")
     if not any(times.ops for times in profile.times):
         say(f"{found}: no op is known to have run on any device, so there is nothing to show")

@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from harness.cli.errors import clear_errors
-from harness.cli.options import DEFAULT_REPORT, DevicesOption, ReportOption, check_spec
+from harness.cli.options import DEFAULT_REPORT, DevicesOption, ReportOption, check_spec, check_writable
 from harness.plural import plural
 
 #: Where the profile goes, unless the user says otherwise.
@@ -34,21 +34,23 @@ def profile_machine(
 
     from harness.hardware.profile_rates import Rate
     from harness.hardware.profile_schema import FIGURE_UNITS
-    from harness.hardware.profile_writer import profile_text, write_profile
+    from harness.hardware.profile_writer import profile_not_written, profile_text, write_profile
     from harness.runner.ask import ask
     from harness.runner.job import Job, WorkerFiles
 
     with clear_errors():
         check_spec(devices)
+        check_writable(output.parent, lambda why: profile_not_written(output, why))
         files = WorkerFiles.create(report / "logs", "profile-machine")
         answer = ask(Job("harness.hardware.profile_rates:run", {"spec": devices}), files)
         rates = TypeAdapter(list[Rate]).validate_python(answer["rates"])
         name, cards = str(answer["name"]), TypeAdapter(list[str]).validate_python(answer["cards"])
         note = f"{plural(len(cards), 'device')}: {', '.join(cards)}; --devices {devices}"
         date = datetime.now(timezone.utc).date().isoformat()
-        write_profile(output, profile_text(f"{name}, measured", [name], rates, date=date, note=note))
     typer.echo(f"{name}, {note}")
     for rate in rates:
         unit = FIGURE_UNITS[rate.figure]
         typer.echo(f"{rate.figure:<24} {rate.value:>12.4g} {unit:<10} (median {rate.median:.4g})")
+    with clear_errors():
+        write_profile(output, profile_text(f"{name}, measured", [name], rates, date=date, note=note))
     typer.echo(f"Profile: {output}")

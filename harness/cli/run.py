@@ -10,7 +10,7 @@ import typer
 
 from harness.cli.endings import Ended
 from harness.cli.errors import clear_errors
-from harness.cli.options import DEFAULT_REPORT, ReportOption, check_seconds, check_spec
+from harness.cli.options import DEFAULT_REPORT, ReportOption, check_report, check_seconds, check_spec
 from harness.records import ExitCode
 
 if TYPE_CHECKING:
@@ -55,6 +55,7 @@ def run_tasks(
             check_seconds("--timeout", timeout)
         found = [Script.parse(text) for text in scripts]
         own = slots(devices)
+        check_report(report)
     memory = memory_by_process if any(slot.uuid for slot in own) else None
     tasks = Tasks(found, own, report / "logs", limit_s=timeout, gpu_memory=memory)
     console = stdout_console()

@@ -11,7 +11,7 @@ import typer
 
 from harness.cli.endings import Ended
 from harness.cli.errors import clear_errors, exit_code
-from harness.cli.options import DEFAULT_REPORT, ReportOption, check_seconds, check_spec, is_spec
+from harness.cli.options import DEFAULT_REPORT, ReportOption, check_report, check_seconds, check_spec, is_spec
 from harness.errors import ReportError, UsageError
 from harness.extras import require
 from harness.records import ExitCode
@@ -74,6 +74,7 @@ def scale_function(
             raise UsageError(f"--rounds {rounds}; accepted: 1 or more (5 or more give a useful interval)")
         check_seconds("--budget", budget)
         found = Target.parse(target)
+        check_report(report)
         mode: Mode = "weak" if weak else "strong"
         measuring = Rounds(found, specs, mode, rounds, budget, report / "logs")
     console = stdout_console()

@@ -2,13 +2,22 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+import contextlib
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from harness.cli.endings import Ended
 from harness.cli.errors import clear_errors
-from harness.cli.options import DEFAULT_REPORT, DevicesOption, ReportOption, check_spec
+from harness.cli.options import DEFAULT_REPORT, DevicesOption, ReportOption, check_report, check_spec
+from harness.plural import plural
 from harness.records import ExitCode
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from harness.faults.selftest import SelfTest
 
 #: Name of the record in the report folder.
 SELFTEST_FILE = "selftest.json"
@@ -28,29 +37,42 @@ def selftest(
     A fault is found if each mode of the program (eager, graph) gives one of the expected kinds of finding. A twin with
     a finding is a false alarm. The cause is right if the first line of the verification names it, and wrong if it names
     another one. The first op is right if that line names the first op in which the fault and its twin differ. The
-    record is DIR/selftest.json. The exit code is 0 if every fault is found and every twin passes and, of the whole
-    catalogue, at least 85% of the causes and 90% of the first ops are right, and at most 3% of the causes wrong.
+    record is DIR/selftest.json; after ^C it has what was tried. The exit code is 0 if every fault is found and every
+    twin passes and, of the whole catalogue, at least 85% of the causes and 90% of the first ops are right, and at most
+    3% of the causes wrong.
     """
-    from rich.table import Table
-
-    from harness.faults.selftest import COLUMNS, select, self_test
-    from harness.report.storage import save_json
+    from harness.faults.selftest import select, self_test
     from harness.report.terminal import print_line, stdout_console
 
+    console, record = stdout_console(), None
     with clear_errors():
         check_spec(devices)
         chosen = select(only or ())
-        console = stdout_console()
-        trying = self_test(devices, chosen, report / "logs")
-        while True:
-            try:
-                each = next(trying)
-            except StopIteration as stop:
-                record = stop.value
-                break
-            if not quiet:
-                print_line(console, f"{each.name}: {each.result} ({each.elapsed_s:.1f} s)")
-        saved = save_json(record, report, SELFTEST_FILE)
+        check_report(report)
+        try:
+            with contextlib.closing(self_test(devices, chosen, report / "logs")) as trying:
+                for record in trying:
+                    each = record.tried[-1]
+                    if not quiet:
+                        print_line(console, f"{each.name}: {each.result} ({each.elapsed_s:.1f} s)")
+        except Ended:
+            if record is not None:
+                _finish(console, record, report, len(chosen))
+            raise
+    if record is None:
+        raise typer.Exit(ExitCode.UNKNOWN)
+    _finish(console, record, report, len(chosen))
+    raise typer.Exit(ExitCode.SUCCESS if record.good else ExitCode.FAILURE)
+
+
+def _finish(console: Console, record: SelfTest, report: Path, faults: int) -> None:
+    """Print what was tried, and keep it."""
+    from rich.table import Table
+
+    from harness.faults.selftest import COLUMNS
+    from harness.report.storage import save_json
+    from harness.report.terminal import print_line
+
     table = Table(*COLUMNS)
     for row in record.rows():
         table.add_row(*row, end_section=row[0] == record.tried[-1].group)
@@ -62,5 +84,7 @@ def selftest(
                 print_line(console, f"  {said}")
     for missed in record.aims_missed:
         print_line(console, missed)
-    typer.echo(f"Record: {saved}")
-    raise typer.Exit(ExitCode.SUCCESS if record.good else ExitCode.FAILURE)
+    if not record.complete:
+        print_line(console, f"INTERRUPTED: {len(record.tried):,} of {plural(faults, 'fault')} tried")
+    with clear_errors():
+        typer.echo(f"Record: {save_json(record, report, SELFTEST_FILE)}")

@@ -113,12 +113,14 @@ class SelfTest:
     tried: tuple[Tried, ...]
     elapsed_s: float
     schema_version: int = SELFTEST_SCHEMA_VERSION
+    #: Whether every fault that was asked for has been tried.
+    complete: bool = True
 
     @property
     def good(self) -> bool:
         """Whether every fault that could be tried was found, every twin passed, and no aim was missed."""
         tried = [each for each in self.tried if not each.skipped]
-        return bool(tried) and all(each.good for each in tried) and not self.aims_missed
+        return self.complete and bool(tried) and all(each.good for each in tried) and not self.aims_missed
 
     @property
     def shares(self) -> dict[str, float]:
@@ -268,8 +270,8 @@ def run(send: Send, spec: str, names: list[str]) -> None:
         send(Answer(answer))
 
 
-def self_test(spec: str, faults: Sequence[Fault[Planted]], logs: Path) -> Generator[Tried, None, SelfTest]:
-    """Try the faults in a process of their own, in a fresh one after one that was lost; yield each as it is done.
+def self_test(spec: str, faults: Sequence[Fault[Planted]], logs: Path) -> Generator[SelfTest, None, None]:
+    """Try the faults in a process of their own, in a fresh one after one that was lost; yield all so far after each.
 
     Raises:
         RefusedByWorker: the devices are unavailable, or too few.
@@ -278,7 +280,6 @@ def self_test(spec: str, faults: Sequence[Fault[Planted]], logs: Path) -> Genera
     started = time.monotonic()
     tried: list[Tried] = []
     remaining = list(faults)
-    ready: Ready | None = None
     for number in itertools.count(1):
         job = Job("harness.faults.selftest:run", {"spec": spec, "names": [fault.name for fault in remaining]})
         files = WorkerFiles.create(logs, f"selftest-{number}")
@@ -288,7 +289,7 @@ def self_test(spec: str, faults: Sequence[Fault[Planted]], logs: Path) -> Genera
                 raise RefusedByWorker(message.error, message.message, message.details)
             if not isinstance(message, Ready):
                 raise WorkerFailed(f"the process of the self-test {how}; see {files.log}", describe_loss(how, files)[1])
-            ready = message
+            devices, facts = message.devices, message.fingerprint
             while remaining:
                 message, how = worker.next_message(_LIMIT_S)
                 fault = remaining.pop(0)
@@ -296,11 +297,10 @@ def self_test(spec: str, faults: Sequence[Fault[Planted]], logs: Path) -> Genera
                     tried.append(TypeAdapter(Tried).validate_python(message.value))
                 else:
                     tried.append(_lost(fault, f"the process of the self-test {how}; see {files.log}"))
-                yield tried[-1]
+                elapsed_s, complete = time.monotonic() - started, not remaining
+                yield SelfTest(spec, devices, facts, tuple(tried), elapsed_s, complete=complete)
                 if not isinstance(message, Answer):
                     break
         files.discard_empty()
         if not remaining:
             break
-    assert ready is not None
-    return SelfTest(spec, ready.devices, ready.fingerprint, tuple(tried), time.monotonic() - started)

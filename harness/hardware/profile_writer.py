@@ -54,8 +54,12 @@ def write_profile(path: Path, text: str) -> None:
         path.parent.mkdir(parents=True, exist_ok=True)
         write_atomically(path, text)
     except OSError as error:
-        why = error.strerror or str(error)
-        raise UsageError(f"profile {path} cannot be written: {why}; name another file with --output") from error
+        raise profile_not_written(path, error.strerror or str(error)) from error
+
+
+def profile_not_written(path: Path, why: str) -> UsageError:
+    """The error of a profile that cannot be written."""
+    return UsageError(f"profile {path} cannot be written: {why}; name another file with --output")
 
 
 def _quoted(text: str) -> str:
