@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import json
+import math
 from pathlib import Path
 from typing import Any, TypeVar
 
 Record = TypeVar("Record")
+#: No record has larger integers: 64 bits hold them.
+LARGEST = 2**63 - 1
 
 
 def read_json(path: Path) -> Any:
@@ -15,6 +18,8 @@ def read_json(path: Path) -> Any:
         return json.loads(path.read_text(encoding="utf-8"))
     except OSError as error:
         raise ValueError(error.strerror or str(error)) from error
+    except RecursionError as error:
+        raise ValueError("is nested too deeply") from error
     except ValueError as error:
         raise ValueError(f"is not JSON: {error}") from error
 
@@ -36,9 +41,25 @@ def validated(content: Any, kind: type[Record]) -> Record:
     """Make a record of the dataclass ``kind``. Raise ValueError, with the first field that is wrong."""
     from pydantic import TypeAdapter, ValidationError
 
+    refuse_odd_numbers(content)
     try:
         return TypeAdapter(kind).validate_python(content)
     except ValidationError as error:
         first = error.errors()[0]
         where = ".".join(str(part) for part in first["loc"]) or "the file"
         raise ValueError(f"{where}: {first['msg']}") from error
+
+
+def refuse_odd_numbers(content: Any) -> None:
+    """Raise ValueError for a number that is not finite, or an integer of more than 64 bits: no record has such."""
+    left = [("the file", content)]
+    while left:
+        name, value = left.pop()
+        if isinstance(value, dict):
+            left += [(str(key), each) for key, each in value.items()]
+        elif isinstance(value, list):
+            left += [(name, each) for each in value]
+        elif isinstance(value, float) and not math.isfinite(value):
+            raise ValueError(f"{name}: {value} is not a finite number")
+        elif isinstance(value, int) and abs(value) > LARGEST:
+            raise ValueError(f"{name}: an integer of {value.bit_length():,} bits is too large")

@@ -32,6 +32,10 @@ def parse_toml(path: Path | str, text: str, refuse: type[InvalidProfile] = Inval
         content: dict[str, Any] = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
         raise refuse(path, "", f"TOML syntax: {error}", "a TOML document") from error
+    except RecursionError as error:
+        raise refuse(path, "", "TOML syntax: nested too deeply", "a TOML document") from error
+    except ValueError as error:  # Python's limit on the digits of an integer
+        raise refuse(path, "", "TOML syntax: an integer has too many digits", "a TOML document") from error
     return content
 
 

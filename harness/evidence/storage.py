@@ -53,7 +53,7 @@ def load(path: Path) -> tuple[tuple[Op, ...], tuple[Transfer, ...]]:
         return tuple(map(_op, record["ops"])), tuple(map(_transfer, record["transfers"]))
     except OSError as error:
         raise InvalidRecord(path, error.strerror or str(error)) from error
-    except (KeyError, TypeError, ValueError, AttributeError) as error:
+    except (KeyError, TypeError, ValueError, AttributeError, RecursionError) as error:
         if isinstance(error, InvalidRecord):
             raise
         raise InvalidRecord(path, f"not a saved trace ({type(error).__name__}: {error})") from error

@@ -130,7 +130,17 @@ class SavedCase:
             count = sum(name.startswith("variable ") for name in arrays)
             inputs = {name.removeprefix("input "): array for name, array in arrays.items() if name.startswith("input ")}
             return cls(inputs=inputs, variables=[arrays[f"variable {number}"] for number in range(count)], **plain)
-        except (OSError, EOFError, BadZipFile, zlib.error, ValueError, KeyError, TypeError, AttributeError) as error:
+        except (
+            OSError,
+            EOFError,
+            BadZipFile,
+            zlib.error,
+            ValueError,
+            KeyError,
+            TypeError,
+            AttributeError,
+            RecursionError,
+        ) as error:
             if isinstance(error, InvalidRecord):
                 raise
             # NumPy's own message advises to load any other file with pickle.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from pathlib import Path
 
 from harness.atomic_file import write_atomically
@@ -25,7 +26,12 @@ def load_run(path: Path) -> RunRecord:
 
     Raise InvalidRecord if there is no such file, or it is not a record of this version or an earlier one.
     """
-    return load_versioned(path / RUN_FILE if path.is_dir() else path, RunRecord, RUN_SCHEMA_VERSION)
+    file = path / RUN_FILE if path.is_dir() else path
+    record = load_versioned(file, RunRecord, RUN_SCHEMA_VERSION)
+    # Figures may be infinite, as a text; times cannot.
+    if not all(math.isfinite(each.elapsed_s) for each in (record, *record.results)):
+        raise InvalidRecord(file, "elapsed_s is not a finite number")
+    return record
 
 
 def save_json(record: object, folder: Path, name: str) -> Path:

@@ -120,6 +120,22 @@ def test_what_cannot_be_compared_is_refused(tmp_path: Path, arguments: tuple[str
     assert done.stderr.splitlines()[-1].startswith("harness: error: ")
 
 
+@pytest.mark.parametrize(
+    ("damage", "why"),
+    [("[" * 100_000, "is nested too deeply"), (str(10**400), "an integer of 1,329 bits is too large")],
+)
+def test_a_damaged_baseline_is_one_line(tmp_path: Path, damage: str, why: str) -> None:
+    write(tmp_path / "base.json", {"one": record()})
+    write(tmp_path / "new.json", {"one": record()})
+    text = (tmp_path / "base.json").read_text()
+    (tmp_path / "base.json").write_text(re.sub(r'("single_ns": \[)\s*\d+', rf"\g<1>{damage}", text), encoding="utf-8")
+    done = _compare(tmp_path, "base.json", "new.json")
+    assert (done.returncode, done.stdout) == (2, "")
+    [line] = done.stderr.splitlines()
+    assert line.startswith("harness: error: base.json")
+    assert why in line
+
+
 def test_two_commands_are_run_in_turn_and_judged(measuring: Path) -> None:
     same = _compare(measuring, "--ab", _command(1.9, measuring), _command(1.9, measuring))
     assert same.returncode == ExitCode.SUCCESS

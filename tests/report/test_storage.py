@@ -55,6 +55,17 @@ RECORD = RunRecord(
 )
 
 
+@pytest.mark.parametrize("damage", ["NaN", "Infinity", '"inf"', '"nan"', "1e999"])
+@pytest.mark.parametrize("was", ["1.25", "2.5"])
+def test_a_time_that_is_no_number_is_no_record(tmp_path: Path, damage: str, was: str) -> None:
+    path = save_run(RECORD, tmp_path)
+    text = path.read_text(encoding="utf-8")
+    assert f'"elapsed_s": {was}' in text
+    path.write_text(text.replace(f'"elapsed_s": {was}', f'"elapsed_s": {damage}'), encoding="utf-8")
+    with pytest.raises(InvalidRecord, match=r"run\.json: elapsed_s.* is not a finite number"):
+        load_run(path)
+
+
 def test_a_record_comes_back_as_it_was(tmp_path: Path) -> None:
     path = save_run(RECORD, tmp_path / "new" / "folder")
     assert path == tmp_path / "new" / "folder" / "run.json"
