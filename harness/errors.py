@@ -266,10 +266,14 @@ class UnknownCheck(UsageError, LookupError):
         super().__init__(f"check {check_id!r} does not exist; accepted: {', '.join(self.known)}")
 
 
+#: What a function of the user's is to be, unless a command needs another one.
+NO_ARGUMENTS = "a function that needs no arguments"
+
+
 class InvalidTarget(UsageError, ValueError):
     """A function of the user's, written ``FILE.py:FUNCTION``, does not exist or has other parameters."""
 
-    def __init__(self, target: str, why: str, accepted: str = "a function that needs no arguments") -> None:
+    def __init__(self, target: str, why: str, accepted: str = NO_ARGUMENTS) -> None:
         self.target = target
         self.why = why
         super().__init__(f"{target}: {why}; accepted: FILE.py:FUNCTION, {accepted}")

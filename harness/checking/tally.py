@@ -95,7 +95,7 @@ def conclude(
         return verdict, passed
     if verdict is Verdict.UNKNOWN:
         return verdict, why
-    return verdict, f"{len(messages)} findings, the first: {messages[0]}" if len(messages) > 1 else messages[0]
+    return verdict, f"{len(messages):,} findings, the first: {messages[0]}" if len(messages) > 1 else messages[0]
 
 
 def _placements_of(traces: Mapping[str, Trace], where: str) -> Iterator[Placement]:

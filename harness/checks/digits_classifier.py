@@ -19,6 +19,7 @@ from harness.checking.tally import Tally
 from harness.checks.trajectory import Trajectory, compare, train
 from harness.devices.device import Devices
 from harness.lazy import tf
+from harness.plural import plural
 
 #: A line for each image: 64 pixels from 0 to 16, row by row, and the digit. Not from scikit-learn, which has them too:
 #: where that is installed, Keras imports it, and each ``import tensorflow`` takes a fifth longer.
@@ -57,7 +58,7 @@ def run(context: CheckContext) -> CheckOutcome:
     _judge_accuracy("sharded", sharded_accuracy, tally)
     _judge_accuracy("single-device", single_accuracy, tally)
     return tally.outcome(
-        f"{STEPS} steps on {len(devices)} devices match the single-device run; accuracy on "
+        f"{STEPS} steps on {plural(len(devices), 'device')} match the single-device run; accuracy on "
         f"{len(images) - TRAINING_IMAGES} test images: {sharded_accuracy:.1%} ({single_accuracy:.1%} on one device)",
         "look at the first step that differs: likely causes are a plain mean of the shards' means, and dropped images",
     )

@@ -36,7 +36,7 @@ def run(context: CheckContext) -> CheckOutcome:
         _train(devices, context.seed, search.tally)
         search.tally.require_devices(devices)
     proven = (
-        f"{search.proven} generated sets of models and one training step of {len(devices)} models match the "
+        f"{search.proven} generated sets of models and one training step of {len(devices):,} models match the "
         "single-device run; only arguments and results moved between devices"
     )
     return search.tally.outcome(

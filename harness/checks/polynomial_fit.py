@@ -15,6 +15,7 @@ from harness.checking.tally import Tally
 from harness.checks.trajectory import Trajectory, compare, train
 from harness.devices.device import Devices
 from harness.lazy import tf
+from harness.plural import plural
 
 STEPS = 1000
 LEARNING_RATE = 0.5
@@ -44,7 +45,7 @@ def run(context: CheckContext) -> CheckOutcome:
         _judge_weights(name, trajectory, tally)
     reached = ", ".join(f"{weight:.3f}" for weight in sharded.weights[-1])
     return tally.outcome(
-        f"{STEPS:,} steps on {len(devices)} devices match the single-device run; weights: [{reached}]",
+        f"{STEPS:,} steps on {plural(len(devices), 'device')} match the single-device run; weights: [{reached}]",
         "look at the first step that differs: likely causes are a plain mean of the shards' means, and dropped rows",
     )
 

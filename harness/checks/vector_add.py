@@ -11,6 +11,7 @@ from harness.checking.check import Check, CheckContext, CheckOutcome
 from harness.checking.tally import Tally
 from harness.devices.device import Devices
 from harness.lazy import tf
+from harness.plural import plural
 
 #: Rows that each device gets, and columns.
 ROWS_EACH = 125
@@ -35,7 +36,8 @@ def run(context: CheckContext) -> CheckOutcome:
     )
     tally.require_devices(devices)
     return tally.outcome(
-        f"the sum, split over {len(devices)} devices and concatenated, is bit-identical to the single-device result",
+        f"the sum, split over {plural(len(devices), 'device')} and concatenated, is bit-identical to the "
+        "single-device result",
         "read the findings: a value finding means that rows were dropped or permuted; an op-placement finding means "
         "that an addition ran on another device",
     )

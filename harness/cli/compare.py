@@ -130,7 +130,7 @@ def _in_turn(
     from harness.speed.gate import judge_rounds, order_of
 
     order = order_of(rounds)
-    say(f"{len(order)} runs in the order A B B A; until they end, their output is in {kept}")
+    say(f"{len(order):,} runs in the order A B B A; until they end, their output is in {kept}")
     found: dict[str, list[SavedRun]] = {"A": [], "B": []}
     for number, version in enumerate(order, 1):
         which = "AB".index(version)

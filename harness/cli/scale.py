@@ -65,7 +65,7 @@ def scale_function(
     """
     from harness.report.terminal import print_line, stdout_console
     from harness.runner.target import Target
-    from harness.speed.scaling.processes import Rounds
+    from harness.speed.scaling.processes import ACCEPTED, Rounds
 
     with clear_errors():
         require("scipy", "matplotlib")
@@ -73,7 +73,7 @@ def scale_function(
         if rounds < 1:
             raise UsageError(f"--rounds {rounds}; accepted: 1 or more (5 or more give a useful interval)")
         check_seconds("--budget", budget)
-        found = Target.parse(target)
+        found = Target.parse(target, ACCEPTED)
         check_report(report)
         mode: Mode = "weak" if weak else "strong"
         measuring = Rounds(found, specs, mode, rounds, budget, report / "logs")

@@ -9,6 +9,9 @@ from harness.devices.toml_file import Table
 
 #: The current version of the form. Earlier ones stay readable.
 SCHEMA_VERSION = 1
+#: Of one pool: many times the cores of any machine. More than 2**31 - 1 would not fit into TensorFlow's options.
+MOST_THREADS = 65_536
+_THREADS = f"an integer from 0 to {MOST_THREADS:,}; with 0, TensorFlow chooses"
 
 
 class MemoryTable(Table):
@@ -21,8 +24,8 @@ class MemoryTable(Table):
 class ThreadsTable(Table):
     """``[threads]``: sizes of TensorFlow's thread pools."""
 
-    intra_op: int | None = Field(default=None, ge=0, description="an integer of 0 or more; with 0, TensorFlow chooses")
-    inter_op: int | None = Field(default=None, ge=0, description="an integer of 0 or more; with 0, TensorFlow chooses")
+    intra_op: int | None = Field(default=None, ge=0, le=MOST_THREADS, description=_THREADS)
+    inter_op: int | None = Field(default=None, ge=0, le=MOST_THREADS, description=_THREADS)
 
 
 class ProfileDocument(Table):

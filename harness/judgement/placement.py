@@ -202,7 +202,7 @@ def _unused(
             mode,
             devices=[device.parsed for device in idle],
             wanted=[device.parsed for device in idle],
-            expected=f"ops on {expected} of {len(devices)} devices",
+            expected=f"ops on {expected} of {len(devices):,} devices",
             found=f"ops on {ran} only",
             place=_lines_of_parts(trace, wiring) or program,
         )

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from harness.errors import InvalidTarget
+from harness.errors import NO_ARGUMENTS, InvalidTarget
 
 _ACCEPTED = "MODULE:FUNCTION, or a function at the top level of a module"
 
@@ -24,25 +24,30 @@ class Target:
     function: str
 
     @classmethod
-    def parse(cls, text: str) -> Target:
-        """Parse ``FILE.py:FUNCTION``. Raise InvalidTarget if the text is not of that form, or there is no such file."""
+    def parse(cls, text: str, accepted: str = NO_ARGUMENTS) -> Target:
+        """Parse ``FILE.py:FUNCTION``, whose function is to be as ``accepted`` says.
+
+        Raise InvalidTarget if the text is not of that form, or there is no such file.
+        """
         file, colon, function = text.rpartition(":")
         if not colon or not file.endswith(".py") or not all(part.isidentifier() for part in function.split(".")):
-            raise InvalidTarget(text, "is not of the form FILE.py:FUNCTION")
+            raise InvalidTarget(text, "is not of the form FILE.py:FUNCTION", accepted)
         path = Path(file)
         if not path.is_file():
-            raise InvalidTarget(text, f"there is no file {file}" if not path.exists() else f"{file} is not a file")
+            raise InvalidTarget(
+                text, f"there is no file {file}" if not path.exists() else f"{file} is not a file", accepted
+            )
         return cls(path.resolve(), function)
 
     def __str__(self) -> str:
         return f"{self.path.name}:{self.function}"
 
-    def load(self, *given: str) -> Callable[..., Any]:
+    def load(self, *given: str, accepted: str = "") -> Callable[..., Any]:
         """Run the file, as an import does, and return the function. Exceptions of the file pass through.
 
         The file's folder comes first on the module path, as it does for ``python FILE.py``. ``given`` names the keyword
-        arguments of the call. Raise InvalidTarget if there is no such function, or it cannot be called with these
-        arguments alone.
+        arguments of the call, ``accepted`` says in errors what the function is to be. Raise InvalidTarget if there is
+        no such function, or it cannot be called with these arguments alone.
         """
         sys.path.insert(0, str(self.path.parent))
         name = self.path.stem
@@ -50,13 +55,13 @@ class Target:
             name = "__harness_target__"
         spec = importlib.util.spec_from_file_location(name, self.path)
         if spec is None or spec.loader is None:
-            raise InvalidTarget(str(self), f"{self.path} cannot be imported")
+            raise InvalidTarget(str(self), f"{self.path} cannot be imported", accepted or NO_ARGUMENTS)
         module = importlib.util.module_from_spec(spec)
         sys.modules[name] = module
         spec.loader.exec_module(module)
-        function = _member(module, self.function, str(self), _suggestion(module))
         takes = " and ".join(f"`{name}`" for name in given)
-        accepted = f"a function that takes {takes}" if given else "a function that needs no arguments"
+        accepted = accepted or (f"a function that takes {takes}" if given else NO_ARGUMENTS)
+        function = _member(module, self.function, str(self), _suggestion(module), accepted)
         if wrong := _mismatch(function, given):
             raise InvalidTarget(str(self), wrong, accepted)
         return function
@@ -123,14 +128,16 @@ class Builder:
         return _member(found, self.function, str(self))
 
 
-def _member(module: object, dotted: str, target: str, suggestion: str = "") -> Callable[..., Any]:
+def _member(
+    module: object, dotted: str, target: str, suggestion: str = "", accepted: str = NO_ARGUMENTS
+) -> Callable[..., Any]:
     found = module
     for part in dotted.split("."):
         if not hasattr(found, part):
-            raise InvalidTarget(target, f"the module has no {dotted!r}{suggestion}")
+            raise InvalidTarget(target, f"the module has no {dotted!r}{suggestion}", accepted)
         found = getattr(found, part)
     if not callable(found):
-        raise InvalidTarget(target, f"{dotted!r} is of type {type(found).__name__} and cannot be called")
+        raise InvalidTarget(target, f"{dotted!r} is of type {type(found).__name__} and cannot be called", accepted)
     return found
 
 

@@ -35,7 +35,7 @@ def label_of(kind: str, count: int, intra_op: int, inter_op: int, cores: int) ->
         computing = f"which compute{'' if count > 1 else 's'} on the CPU"
         return Label(f"{plural(count, 'software GPU')}, {computing}: not a GPU's speedup", gates=False)
     if kind == "gpu":
-        return Label(f"{count} GPU{'s' if count > 1 else ''}", gates=True)
+        return Label(plural(count, "GPU"), gates=True)
     if kind == "core" and cores < count:
         return Label(f"{plural(count, 'CPU core')} with a CPU quota of {cores}: not a speedup", gates=False)
     if kind == "core":
@@ -47,14 +47,21 @@ def label_of(kind: str, count: int, intra_op: int, inter_op: int, cores: int) ->
         )
     wrong = []
     if intra_op != 1:
-        wrong.append(f"{intra_op or 'all'} intra-op threads instead of 1")
+        wrong.append(f"{_threads(intra_op, 'intra-op')} instead of 1")
     if inter_op != count:
-        wrong.append(f"{inter_op or 'all'} inter-op threads instead of {count}")
+        wrong.append(f"{_threads(inter_op, 'inter-op')} instead of {count:,}")
     if cores < count:
-        wrong.append(f"{plural(cores, 'core')} for {count} devices")
+        wrong.append(f"{plural(cores, 'core')} for {plural(count, 'device')}")
     if wrong:
         return Label(f"logical CPUs share one thread pool: not a speedup ({', '.join(wrong)})", gates=False)
-    return Label(f"{count} logical CPUs as cores (one thread per op, {cores} cores)", gates=True)
+    cores_of = "a core" if count == 1 else "cores"
+    return Label(
+        f"{plural(count, 'logical CPU')} as {cores_of} (one thread per op, {plural(cores, 'core')})", gates=True
+    )
+
+
+def _threads(number: int, kind: str) -> str:
+    return plural(number, f"{kind} thread") if number else f"all {kind} threads"
 
 
 def speed_label(devices: Sequence[Device]) -> Label:

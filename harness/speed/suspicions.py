@@ -54,7 +54,7 @@ def about_times(samples: Samples, speedup: Interval, half_width: float, devices:
         call_ms = median(samples.single_ns) / 1e6
         found.append(f"only {pairs} pairs: a call takes {call_ms:.0f} ms; raise the time budget")
     if len(devices) > 1 and speedup.upper < 1.0:
-        found.append(f"slower on {len(devices)} devices than on one: speedup {speedup.value:.2f}")
+        found.append(f"slower on {plural(len(devices), 'device')} than on one: speedup {speedup.value:.2f}")
     if speedup.lower > len(devices):
         found.append(
             f"a speedup of {speedup.value:.2f} exceeds the number of devices ({len(devices)}): `single` does more "

@@ -183,3 +183,14 @@ def test_software_gpus_are_measured_and_not_taken_for_gpus(folder: Path) -> None
         ("softgpu:2x64", 2, 1),
     ]
     assert "softgpu:1x64, softgpu:2x64: not representative of speed" in " ".join(done.stdout.split())
+
+
+@pytest.mark.parametrize("target", ["nosuch.py:build", "program.py", "program.py:nosuch"])
+def test_a_target_that_is_none_is_told_what_scale_needs(tmp_path: Path, target: str) -> None:
+    (tmp_path / "program.py").write_text(PROGRAM)
+    done = run(tmp_path, "scale", target, "--devices", "cpu:1", *ONCE)
+    assert done.returncode == 2
+    assert "FILE.py:FUNCTION, where FUNCTION(devices) returns a callable without arguments" in (
+        done.stderr + done.stdout
+    ).replace("\n", " ")
+    assert "needs no arguments" not in done.stdout + done.stderr

@@ -31,6 +31,8 @@ _ANY: Threads = (0, 0, 1)
             (1, 2, 4),
             Label("2 logical CPUs as cores (one thread per op, 4 cores)", gates=True),
         ),
+        ("logical-cpu", 1, (1, 1, 1), Label("1 logical CPU as a core (one thread per op, 1 core)", gates=True)),
+        ("gpu", 1200, _ANY, Label("1,200 GPUs", gates=True)),
     ],
 )
 def test_each_kind_has_its_label(kind: str, count: int, threads: Threads, label: Label) -> None:
@@ -42,6 +44,7 @@ def test_each_kind_has_its_label(kind: str, count: int, threads: Threads, label:
     [
         ((0, 2, 2), "all intra-op threads instead of 1"),
         ((4, 2, 2), "4 intra-op threads instead of 1"),
+        ((1, 1, 2), "1 inter-op thread instead of 2"),
         ((1, 0, 2), "all inter-op threads instead of 2"),
         ((1, 4, 2), "4 inter-op threads instead of 2"),
         ((1, 2, 1), "1 core for 2 devices"),

@@ -93,7 +93,7 @@ def _check(machine: Machine, account: Account, context: CheckContext) -> str:
         else f"NCCL's bandwidth is judged only for tensors that take {LEAST_S * 1000:g} ms or more over the NVLinks "
         f"({amount(expected_gbs, 'GB/s')} one way)",
     ]
-    return f"{', '.join(KINDS)} by {', '.join(algorithms)} over {len(cards)} devices: every value is exact"
+    return f"{', '.join(KINDS)} by {', '.join(algorithms)} over {len(cards):,} devices: every value is exact"
 
 
 def _blame(machine: Machine, account: Account, context: CheckContext, wrong: Sequence[Wrong]) -> None:

@@ -66,7 +66,7 @@ def run(send: Send, spec: str, file: Path, function: str, mode: Mode, budget_s: 
     scale = {"scale": len(devices)} if mode == "weak" else {}
     tf.keras.utils.set_random_seed(0)
     with users_code(target):
-        program = target.load("devices", *scale)(devices=devices, **scale)
+        program = target.load("devices", *scale, accepted=ACCEPTED)(devices=devices, **scale)
         if not callable(program):
             why = f"returned an object of type {type(program).__name__}, which cannot be called"
             raise InvalidTarget(str(target), why, accepted=ACCEPTED)
