@@ -29,7 +29,7 @@ def load_run(path: Path) -> RunRecord:
     file = path / RUN_FILE if path.is_dir() else path
     record = load_versioned(file, RunRecord, RUN_SCHEMA_VERSION)
     # Figures may be infinite, as a text; times cannot.
-    if not all(math.isfinite(each.elapsed_s) for each in (record, *record.results)):
+    if not all(map(math.isfinite, (record.elapsed_s, *(each.elapsed_s for each in record.results)))):
         raise InvalidRecord(file, "elapsed_s is not a finite number")
     return record
 
