@@ -149,7 +149,10 @@ def labels_of_chains(devices: Devices, wrong: bool) -> Made:
         return tf.reduce_logsumexp(state, -1)
 
     def program(x: Any, lengths: Any) -> Any:
-        return on_each(devices, lambda number, x, lengths: total(x, lengths, wrong and number == 1), x, lengths)
+        def work(number: int, own: Any, of_own: Any) -> Any:
+            return total(own, of_own, one_less=wrong and number == 1)
+
+        return on_each(devices, work, x, lengths)
 
     lengths = np.array([5, 4, 3, 5, 2, 5, 4, 1, 3, 5, 4, 5, 4, 2, 5, 3], np.int32)
     return program, total, {"x": sample(16, 5, 4), "lengths": lengths}

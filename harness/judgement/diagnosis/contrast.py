@@ -60,9 +60,9 @@ def unlike_reference(search: Search, step: Step, other: Step | None) -> str:
             return text
     right = [each.attributes for each in search.groups[id(step)] if not search.is_bad(each)]
     for name, value in step.attributes.items():
-        if any(each.get(name) == value for each in right) and not _right_as(search, step, other):
-            continue
         if name in other.attributes and name not in _SHAPING and value != other.attributes[name]:
+            if any(each.get(name) == value for each in right) and not _right_as(search, step, other):
+                continue
             here, there = (attribute_text(name, each) for each in (value, other.attributes[name]))
             return f"it has {name}={here} where the reference has {name}={there}"
     return ""
@@ -72,7 +72,8 @@ def _right_as(search: Search, step: Step, other: Step) -> bool:
     """Whether a step gives what the reference has, if it has the attributes of the reference's op."""
     read = [search.read(step, number) for number in range(len(step.inputs))]
     made = run_again(step, read, other.given) if all(each is not None for each in read) else None
-    return bool(made) and all(search.partners.of(each, search.likely(step, at)) for at, each in enumerate(made or ()))
+    found = [search.partners.of(each, search.likely(step, port)) for port, each in enumerate(made or ())]
+    return bool(found) and all(each is not None and each.how != "local" for each in found)
 
 
 def _other_values(search: Search, step: Step) -> str:
