@@ -16,7 +16,7 @@ from harness import __version__
 from harness.checking.check import Level
 from harness.cli.endings import Ended
 from harness.cli.errors import clear_errors, exit_code, refuse, say
-from harness.cli.options import DevicesOption, FakeOption, ReportOption, check_report, check_spec, spec_of
+from harness.cli.options import DevicesOption, FakeOption, ReportOption, check_report, check_spec, number, spec_of
 from harness.cli.suite import suite, suite_reference
 from harness.errors import HarnessError, UsageError
 from harness.plural import plural
@@ -35,8 +35,10 @@ FIRST, LEFT_OUT = "sustained-load", ("software", "memory-settings", "isolation")
 
 def burnin(
     devices: DevicesOption = "auto",
-    hours: Annotated[float, typer.Option("--hours", metavar="H", help="How long, in hours.")] = 0.0,
-    minutes: Annotated[float, typer.Option("--minutes", metavar="M", help="Minutes, added to --hours.")] = 0.0,
+    hours: Annotated[float, typer.Option("--hours", parser=number, metavar="H", help="How long, in hours.")] = 0.0,
+    minutes: Annotated[
+        float, typer.Option("--minutes", parser=number, metavar="M", help="Minutes, added to --hours.")
+    ] = 0.0,
     report: ReportOption = DEFAULT_FOLDER,
     restart: Annotated[
         bool, typer.Option("--restart", help="Start over instead of continuing an interrupted burn-in.")

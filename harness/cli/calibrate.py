@@ -15,6 +15,7 @@ from harness.cli.options import (
     BaselinesOption,
     ThresholdOption,
     check_writable,
+    whole_number,
 )
 from harness.cli.run_files import folder_of_runs
 from harness.errors import UsageError
@@ -23,7 +24,10 @@ from harness.extras import require
 
 def calibrate(
     runs: Annotated[
-        int, typer.Option("--runs", metavar="N", help="How many runs of the same code, each in its own process.")
+        int,
+        typer.Option(
+            "--runs", parser=whole_number, metavar="N", help="How many runs of the same code, each in its own process."
+        ),
     ] = 20,
     command: Annotated[
         str,

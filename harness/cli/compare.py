@@ -8,7 +8,14 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from harness.cli.errors import clear_errors, say
-from harness.cli.options import DEFAULT_BASELINES, DEFAULT_COMMAND, DEFAULT_THRESHOLD, BaselinesOption, ThresholdOption
+from harness.cli.options import (
+    DEFAULT_BASELINES,
+    DEFAULT_COMMAND,
+    DEFAULT_THRESHOLD,
+    BaselinesOption,
+    ThresholdOption,
+    whole_number,
+)
 from harness.cli.run_files import folder_of_runs
 from harness.errors import UsageError
 from harness.extras import require
@@ -45,7 +52,9 @@ def compare(
         str,
         typer.Option("--command", metavar="CMD", help="The command that measures each revision's speedups."),
     ] = DEFAULT_COMMAND,
-    rounds: Annotated[int, typer.Option("--rounds", metavar="N", help="How many times to run A B B A.")] = 2,
+    rounds: Annotated[
+        int, typer.Option("--rounds", parser=whole_number, metavar="N", help="How many times to run A B B A.")
+    ] = 2,
     threshold: ThresholdOption = DEFAULT_THRESHOLD,
     baselines: BaselinesOption = DEFAULT_BASELINES,
 ) -> None:

@@ -48,6 +48,22 @@ DEFAULT_BASELINES = Path("profiles/benchmarks")
 DEFAULT_COMMAND = "python -m pytest tests/benchmarks"
 
 
+def number(given: object) -> float:
+    """Parse the value of an option: a number. Typer's own message does not say what was given."""
+    try:
+        return float(str(given))
+    except ValueError:
+        raise typer.BadParameter(f"{given!r}; accepted: a number, such as 2.5") from None
+
+
+def whole_number(given: object) -> int:
+    """Parse the value of an option: a whole number."""
+    try:
+        return int(str(given))
+    except ValueError:
+        raise typer.BadParameter(f"{given!r}; accepted: a whole number, such as 3") from None
+
+
 def check_spec(spec: str) -> None:
     """Refuse a spec that nobody could configure, before TensorFlow is waited for."""
     resolve(spec)

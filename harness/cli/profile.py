@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from harness.cli.errors import clear_errors, say
-from harness.cli.options import DEFAULT_REPORT, DevicesOption, ReportOption, check_report, check_spec
+from harness.cli.options import DEFAULT_REPORT, DevicesOption, ReportOption, check_report, check_spec, whole_number
 from harness.errors import UsageError
 from harness.extras import require
 from harness.records import ExitCode
@@ -22,7 +22,9 @@ def profile_function(
         str, typer.Argument(metavar="FILE.py:FUNCTION", help="The function; it is called without arguments.")
     ],
     devices: DevicesOption = "auto",
-    calls: Annotated[int, typer.Option("--calls", metavar="N", help="How many calls are profiled.")] = DEFAULT_CALLS,
+    calls: Annotated[
+        int, typer.Option("--calls", parser=whole_number, metavar="N", help="How many calls are profiled.")
+    ] = DEFAULT_CALLS,
     report: ReportOption = DEFAULT_REPORT,
 ) -> None:
     """Show where a function spends its time: what each device does, what overlaps, what waits for what.

@@ -10,7 +10,7 @@ import typer
 
 from harness.cli.endings import Ended
 from harness.cli.errors import clear_errors
-from harness.cli.options import DEFAULT_REPORT, ReportOption, check_report, check_seconds, check_spec
+from harness.cli.options import DEFAULT_REPORT, ReportOption, check_report, check_seconds, check_spec, number
 from harness.records import ExitCode
 
 if TYPE_CHECKING:
@@ -32,7 +32,7 @@ def run_tasks(
     ] = "auto",
     timeout: Annotated[
         float | None,
-        typer.Option("--timeout", metavar="S", help="Time limit of a task, in seconds (default: none)."),
+        typer.Option("--timeout", parser=number, metavar="S", help="Time limit of a task, in seconds (default: none)."),
     ] = None,
     report: ReportOption = DEFAULT_REPORT,
 ) -> None:

@@ -11,7 +11,16 @@ import typer
 
 from harness.cli.endings import Ended
 from harness.cli.errors import clear_errors, exit_code
-from harness.cli.options import DEFAULT_REPORT, ReportOption, check_report, check_seconds, check_spec, is_spec
+from harness.cli.options import (
+    DEFAULT_REPORT,
+    ReportOption,
+    check_report,
+    check_seconds,
+    check_spec,
+    is_spec,
+    number,
+    whole_number,
+)
 from harness.errors import ReportError, UsageError
 from harness.extras import require
 from harness.records import ExitCode
@@ -44,10 +53,11 @@ def scale_function(
         ),
     ] = False,
     rounds: Annotated[
-        int, typer.Option("--rounds", metavar="N", help="How many processes measure each device set.")
+        int,
+        typer.Option("--rounds", parser=whole_number, metavar="N", help="How many processes measure each device set."),
     ] = DEFAULT_ROUNDS,
     budget: Annotated[
-        float, typer.Option("--budget", metavar="S", help="Seconds that each process measures for.")
+        float, typer.Option("--budget", parser=number, metavar="S", help="Seconds that each process measures for.")
     ] = DEFAULT_BUDGET_S,
     report: ReportOption = DEFAULT_REPORT,
 ) -> None:

@@ -11,18 +11,23 @@ import typer
 
 from harness.cli.endings import Ended
 from harness.cli.errors import clear_errors, say
+from harness.cli.options import whole_number
 from harness.errors import UsageError
 
 _LARGEST_PORT = 65535
 
 
 def serve(
-    port: Annotated[int, typer.Option("--port", metavar="P", help="Port to listen on; 0: any free port.")] = 0,
+    port: Annotated[
+        int, typer.Option("--port", parser=whole_number, metavar="P", help="Port to listen on; 0: any free port.")
+    ] = 0,
     bind: Annotated[
         str,
         typer.Option("--bind", metavar="HOST", help="Address of this host to listen on; 0.0.0.0 for all."),
     ] = "127.0.0.1",
-    devices: Annotated[int, typer.Option("--devices", metavar="N", help="How many logical CPUs to offer.")] = 1,
+    devices: Annotated[
+        int, typer.Option("--devices", parser=whole_number, metavar="N", help="How many logical CPUs to offer.")
+    ] = 1,
 ) -> None:
     """Start TensorFlow's server and offer this host's devices to other hosts, until ^C.
 

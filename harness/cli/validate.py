@@ -24,6 +24,7 @@ from harness.cli.options import (
     ReportOption,
     check_seconds,
     check_spec,
+    number,
     spec_of,
 )
 from harness.cli.suite import suite, suite_reference
@@ -60,6 +61,13 @@ class Request:
         return shlex.join(["harness", "validate", "--devices", self.spec, "--only", check, "--level", str(self.level)])
 
 
+def _level(given: object) -> Level:
+    try:
+        return Level(str(given))
+    except ValueError:
+        raise typer.BadParameter(f"{given!r}; accepted: {', '.join(map(str, Level))}") from None
+
+
 def validate(
     devices: DevicesOption = "auto",
     report: ReportOption = DEFAULT_REPORT,
@@ -67,12 +75,21 @@ def validate(
         list[str] | None, typer.Option("--only", metavar="ID", help="Run only this check; may be repeated.")
     ] = None,
     level: Annotated[
-        Level, typer.Option("--level", help="quick, standard (more checks and examples) or deep (the most).")
+        Level,
+        typer.Option(
+            "--level",
+            parser=_level,
+            metavar="[quick|standard|deep]",
+            help="quick, standard (more checks and examples) or deep (the most).",
+        ),
     ] = Level.QUICK,
     timeout: Annotated[
         float | None,
         typer.Option(
-            "--timeout", metavar="S", help="Time limit of a check, in seconds (default: 120; with --level deep, 3600)."
+            "--timeout",
+            parser=number,
+            metavar="S",
+            help="Time limit of a check, in seconds (default: 120; with --level deep, 3600).",
         ),
     ] = None,
     require: Annotated[

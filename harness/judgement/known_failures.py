@@ -60,7 +60,7 @@ class _Document(BaseModel):
     model_config = ConfigDict(extra="forbid")
 
     schema_version: Literal[1] = Field(description="1")
-    known: tuple[KnownFailure, ...] = ()
+    known: tuple[KnownFailure, ...] = Field(default=(), description="a list of tables, each headed [[known]]")
 
 
 def load_known_failures(path: Path, checks: Sequence[str]) -> tuple[KnownFailure, ...]:

@@ -113,3 +113,23 @@ def test_a_described_machine_is_checked_on_software_gpus_and_compared_with_its_h
     broken = run(tmp_path, *clean, *again, planted=False)
     assert broken.returncode == 2
     assert "has no schema_version" in broken.stderr
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (("validate", "--timeout", "abc"), "'--timeout': 'abc'; accepted: a number, such as 2.5"),
+        (("validate", "--level", "medium"), "'--level': 'medium'; accepted: quick, standard, deep"),
+        (("run", "a.py", "--timeout", "x"), "'--timeout': 'x'; accepted: a number, such as 2.5"),
+        (("burnin", "--hours", "1e"), "'--hours': '1e'; accepted: a number, such as 2.5"),
+        (("profile", "a.py:f", "--calls", "1.5"), "'--calls': '1.5'; accepted: a whole number, such as 3"),
+        (("serve", "--port", "x"), "'--port': 'x'; accepted: a whole number, such as 3"),
+        (("calibrate", "--runs", "many"), "'--runs': 'many'; accepted: a whole number, such as 3"),
+    ],
+)
+def test_a_value_of_another_kind_is_named_with_what_is_accepted(
+    tmp_path: Path, arguments: tuple[str, ...], said: str
+) -> None:
+    done = run(tmp_path, *arguments, planted=False)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr.splitlines()[-1] == f"Error: Invalid value for {said}"

@@ -37,7 +37,7 @@ FOLDER = Path(__file__).resolve().parents[2] / "profiles" / "fake"
         (text(2, H100, "zeros pair = [0, 1]", "slow"), "fault[1].card", "the slot of a card"),
         (text(2, H100, "slow card = 2"), "fault[0].card", "a number from 0 to 1"),
         (text(2, H100, "slow card = 1, factor = 1.5"), "fault[0].factor", "a number between 0 and 1"),
-        (text(2, H100, "zeros pair = [1, 1]"), "fault[0]", "two different cards"),
+        (text(2, H100, "zeros pair = [1, 1]"), "fault[0].pair", "two different cards"),
         (text(2, H100, "zeros pair = [1]"), "fault[0].pair", "two cards, [from, to]"),
         (text(2, H100, "hot card = 1, degrees = 3"), "fault[0].degrees", "only the keys card, kind"),
         (text(2, H100, "link-width card = 1, width = 3"), "fault[0].width", "1, 2, 4 or 8 (PCIe lanes)"),

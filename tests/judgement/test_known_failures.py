@@ -68,6 +68,10 @@ def test_an_entry_whose_check_passes_is_told_and_one_that_did_not_run_is_not() -
     [
         ('[[known]]\ncheck = "copies"\nreason = "x"\n', "schema_version is missing"),
         (
+            'schema_version = 1\n[known]\ncheck = "copies"\nreason = "x"\n',
+            "known = {'check': 'copies', 'reason': 'x'}; accepted: a list of tables, each headed [[known]]",
+        ),
+        (
             'schema_version = 1\n[[known]]\ncheck = "copy"\nreason = "x"\n',
             "known[0].check = 'copy'; accepted: one of",
         ),

@@ -63,9 +63,10 @@ def read_description(path: Path | str, text: str) -> Description:
             if value is not None and not 0 <= value < cards.count:
                 accepted = f"a number from 0 to {cards.count - 1}: the machine has {plural(cards.count, 'card')}"
                 raise InvalidDescription(path, f"fault[{number}].{key}", value, accepted)
-        ends = getattr(fault, "pair", None) or getattr(fault, "cards", None)
-        if ends is not None and ends[0] == ends[1]:
-            raise InvalidDescription(path, f"fault[{number}]", ends, "two different cards")
+        for key in ("pair", "cards"):
+            ends = getattr(fault, key, None)
+            if ends is not None and ends[0] == ends[1]:
+                raise InvalidDescription(path, f"fault[{number}].{key}", ends, "two different cards")
         if (wrong := without_effect(made, fault)) is not None:
             raise InvalidDescription(path, f"fault[{number}].{wrong[0]}", *wrong[1:])
     for number, fault in enumerate(made.fault):
