@@ -105,8 +105,7 @@ def show_devices(
     from harness.runner.job import Job, WorkerFiles
 
     with clear_errors():
-        if devices is not None:
-            check_spec(devices)
+        check_spec(devices or "auto")
         job = Job("harness.runner.machine:run", {"spec": devices})
         answer = ask(job, WorkerFiles.create(report / "logs", "devices"), limit_s=STARTUP_LIMIT_S)
         print_machine(stdout_console(), TypeAdapter(Machine).validate_python(answer), shipped_profiles())

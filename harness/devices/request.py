@@ -7,6 +7,7 @@ import os
 from harness.devices.kinds.kind import Request
 from harness.devices.profile import find_profile, load_profile
 from harness.devices.spec import ProfileFile, ShippedProfile, parse_spec
+from harness.devices.switches import check_switches
 
 
 def resolve(spec: str | os.PathLike[str]) -> Request:
@@ -15,7 +16,9 @@ def resolve(spec: str | os.PathLike[str]) -> Request:
     Raises:
         InvalidSpec: the spec does not follow the grammar, or its profile does not exist.
         InvalidProfile: the profile is broken.
+        UsageError: a variable of the environment would abort TensorFlow.
     """
+    check_switches()
     parsed = parse_spec(spec)
     if isinstance(parsed, ShippedProfile):
         profile = load_profile(find_profile(parsed))

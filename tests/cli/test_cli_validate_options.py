@@ -133,3 +133,11 @@ def test_a_value_of_another_kind_is_named_with_what_is_accepted(
     done = run(tmp_path, *arguments, planted=False)
     assert (done.returncode, done.stdout) == (2, "")
     assert done.stderr.splitlines()[-1] == f"Error: Invalid value for {said}"
+
+
+@pytest.mark.parametrize("command", ["validate", "devices", "selftest"])
+def test_a_switch_that_would_abort_tensorflow_is_refused(tmp_path: Path, command: str) -> None:
+    done = run(tmp_path, command, TF_DETERMINISTIC_OPS="maybe")
+    assert (done.returncode, done.stdout) == (2, "")
+    [line] = done.stderr.splitlines()
+    assert line.startswith("harness: error: environment variable TF_DETERMINISTIC_OPS='maybe'; accepted: 0, 1, true, f")
