@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
 import fresh_programs
-from command_line import run, run_process
+from command_line import IMPORT_ROOT, run, run_process
 
 import harness
 from harness.checks.registry import SUITE
@@ -92,3 +94,21 @@ def test_an_unknown_kind_of_finding_is_a_usage_error(tmp_path: Path) -> None:
     assert (done.returncode, done.stdout) == (2, "")
     last = max(kind.code for kind in KINDS.values())
     assert f"no kind of finding has the code or name 'H999'; accepted: H101 to {last}, or a name" in done.stderr
+
+
+def test_an_interrupt_of_the_imports_ends_the_command_without_a_traceback() -> None:
+    program = """
+import builtins, os, signal
+signal.signal(signal.SIGINT, signal.default_int_handler)
+plain = builtins.__import__
+def interrupted(name, *arguments, **more):
+    if name == "harness.cli.app":
+        os.kill(os.getpid(), signal.SIGINT)
+    return plain(name, *arguments, **more)
+builtins.__import__ = interrupted
+from harness.__main__ import main
+main()
+"""
+    env = {**os.environ, "PYTHONPATH": str(IMPORT_ROOT)}
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False, env=env)
+    assert (done.returncode, done.stdout, done.stderr) == (130, "", "harness: ended by SIGINT\n")
