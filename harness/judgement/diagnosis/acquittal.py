@@ -14,8 +14,8 @@ from harness.judgement.diagnosis.recorded import GIVEN, MOVES, Step, is_common
 if TYPE_CHECKING:
     from harness.judgement.diagnosis.search import Search
 
-#: What these give does not depend on all that they read.
-_CHOOSE = ("Max", "Min", "Relu", "Select", "Sign", "Floor", "Ceil", "Round", "Clip", "TopK", "SparseSegment")
+#: What these give may be right although what they read is not: they choose, round or normalize.
+_BLIND = ("Max", "Min", "Relu", "Select", "Sign", "Floor", "Ceil", "Round", "Clip", "TopK", "Softmax", "Norm")
 
 
 def rightly_unlike(search: Search) -> set[int]:
@@ -39,7 +39,7 @@ def _is_right(search: Search, step: Step) -> bool:
     if known is None or known.how != "same" or known.step is None or known.step.kind in GIVEN:
         return False
     result = step.result
-    if result is None or result.size < 2 or is_common(result) or any(word in step.kind for word in _CHOOSE):
+    if result is None or result.size < 2 or is_common(result) or any(word in step.kind for word in _BLIND):
         return False
     read = (search.value(name) for name in step.inputs)
     sizes = [array.size for array in read if array is not None and array.dtype == result.dtype]
