@@ -57,7 +57,7 @@ class _Terms:
 
 
 def once_per_shard(count: int) -> tuple[float, str]:
-    """By which factor a term is off that each of so many shards adds, and how this is said."""
+    """By which factor a term is off that each of so many shards adds, and the words for it."""
     return float(count), f"counted {count} times, once for each shard, instead of once"
 
 
