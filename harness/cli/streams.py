@@ -22,13 +22,16 @@ class Guarded(io.FileIO):
     was_closed = False
 
     def write(self, data: Any, /) -> int:
-        """Write what can be written; say that it was all of ``data``."""
+        """Write what can be written; of what cannot, say that it was all of ``data``."""
         try:
-            super().write(data)
+            written = super().write(data)
         except BrokenPipeError:  # the reader has seen enough (`| head`)
             pass
         except OSError as error:
             self.problem = self.problem or error.strerror or str(error)
+        else:
+            if not self.was_closed:
+                return written
         if self.was_closed:
             self.problem = "it is closed"
         return memoryview(data).nbytes
