@@ -1,6 +1,6 @@
 """Generated programs, split over generated device sets: not one finding.
 
-HYPOTHESIS_PROFILE=dev runs 10 of them, as plain tox does; =ci 100 (twice, on two and on four devices, as does
+HYPOTHESIS_PROFILE=dev runs 20 of them, as plain tox does; =ci 100 (twice, on two and on four devices, as does
 tox -e programs), =long 1,200 (on five device sets). HARNESS_PROGRAMS=500 runs as many.
 """
 
@@ -18,7 +18,7 @@ from harness import Devices, Verdict, VerificationError, make_parallel, strategi
 
 EXAMPLES = int(
     os.environ.get("HARNESS_PROGRAMS")
-    or {"dev": 10, "ci": 100, "long": 1200}[os.environ.get("HYPOTHESIS_PROFILE", "dev")]
+    or {"dev": 20, "ci": 100, "long": 1200}[os.environ.get("HYPOTHESIS_PROFILE", "dev")]
 )
 #: Other examples for each number.
 SEED = 1000 * int(os.environ.get("HARNESS_PROGRAMS_SEED", "0"))
