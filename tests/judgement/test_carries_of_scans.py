@@ -111,6 +111,8 @@ def test_a_wrong_carry_of_a_product_is_named(devices: Devices) -> None:
     assert re.search(r"carry of Cumprod .* counted 2 times", found.reason), found
 
 
+# GPUs have no running sum of complex numbers.
+@pytest.mark.devices(kind="logical-cpu")
 def test_complex_carries_are_compared_with_their_imaginary_parts(devices: Devices) -> None:
     def turned(totals: list[Any], shard: int) -> Any:
         return added_up(totals, shard) * (2.0 if shard == 2 else 1.0)

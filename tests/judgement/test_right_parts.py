@@ -235,7 +235,14 @@ CASES = {
 }
 
 
-@pytest.mark.parametrize(("make", "said", "unsaid"), CASES.values(), ids=CASES)
+#: A graph has no data sets in the scope of a GPU.
+NO_GPU_KERNEL = pytest.mark.devices(min=4, kind="logical-cpu")
+
+
+@pytest.mark.parametrize(
+    ("make", "said", "unsaid"),
+    [pytest.param(*case, id=name, marks=NO_GPU_KERNEL if name == "data set" else ()) for name, case in CASES.items()],
+)
 def test_what_is_at_fault_is_named_and_no_right_part(
     devices: Devices, make: Callable[[Devices, bool], Made], said: str, unsaid: str
 ) -> None:
