@@ -2,8 +2,8 @@
 
 ``@pytest.mark.cases("padded", "shifted")`` names the cases, by their ids or the beginnings of these;
 ``@pytest.mark.cases(4)`` has four cases tried, spread evenly over the list. Where the cases are named, they are those
-that run lines of the package which no other test of plain tox runs. The environments ``long`` and ``kernels`` of tox
-run the variants.
+that run lines of the package which no other test of plain tox runs. The environments ``long``, ``kernels`` and
+``softgpu`` of tox run the variants.
 """
 
 from __future__ import annotations
