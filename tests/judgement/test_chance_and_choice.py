@@ -12,6 +12,7 @@ import tensorflow as tf
 
 from harness import Devices, Verdict, verify
 from harness.faults.samples import integers, sample
+from harness.judgement.diagnosis.leaves import is_real
 
 pytestmark = pytest.mark.devices(min=2)
 LENGTHS = np.array([3, 5, 4, 2, 4, 5, 2, 3], "int32")
@@ -224,3 +225,9 @@ def test_a_share_of_the_rows_is_that_without_a_shard_by_chance(
     found = verify(parallel, lambda x: hits(x) / 8.0, {"x": x}, devices=devices[:2])
     assert said in found.reason, found
     assert not not_said or not_said not in found.reason, found
+
+
+def test_numbers_of_every_real_type_are_real_and_complex_ones_and_texts_are_not() -> None:
+    real = (np.bool_, np.int8, np.uint64, np.float16, np.float32, np.float64, tf.bfloat16.as_numpy_dtype)
+    assert all(is_real(np.zeros(2, dtype)) for dtype in real)
+    assert not any(is_real(np.zeros(2, dtype)) for dtype in (np.complex64, np.complex128, np.bytes_, np.str_, object))

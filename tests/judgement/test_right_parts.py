@@ -219,8 +219,16 @@ WHOLE = "where the reference reads that of the whole batch"
 CASES = {
     "pencils": (pencils, r"is ConcatV2 on .PU:2: it reads the result of Split .* on .PU:1, but on .* .PU:0 ", AGAIN),
     "mesh": (mesh, r"is MatMul on .PU:3: it reads the result of MatMul .*, but on .PU:0 .* that of Relu ", AGAIN),
-    "data set": (parts_of_a_data_set, r"is ShardDataset: of the constants 0, 0, 2 and 3 .*: 0 instead of 1 ", AGAIN),
-    "best": (best_of_each, r"is AddV2 on .PU:2: of the constants 0, 6, 10 and 18 .*: 10 instead of 12 ", WHOLE),
+    "data set": (
+        parts_of_a_data_set,
+        r"is ShardDataset: its 4 runs read the constants 0, 0, 2 and 3; .*run 2 would read 1 instead of 0 ",
+        AGAIN,
+    ),
+    "best": (
+        best_of_each,
+        r"is AddV2 on .PU:2: its 4 runs read the constants 0, 6, 10 and 18; .*run 3 would read 12 instead of 10 ",
+        WHOLE,
+    ),
     "bias": (bias_on_each, r"^An addend .* is counted 4 times, .* AddV2: it adds the same .* 4 parts of MatMul", WHOLE),
     "shift": (shift_on_each, r"is AddV2: it adds the same numbers to each of the 4 parts of MatMul", WHOLE),
     "curve": (curve_on_each, rf"is Sinh.*: it reads MatMul .* of one shard, {WHOLE}", "the same numbers"),

@@ -1,4 +1,4 @@
-"""One step of an optimizer with a wrong sum of the shards' gradients is told from one step for each shard."""
+"""A single optimizer step with a wrong sum of gradients is not called one step for each shard."""
 
 from __future__ import annotations
 

@@ -38,14 +38,10 @@ def by_each_shard(question: Question, states: list[Leaf]) -> Iterator[Cause]:
             continue
         count = len(layout.sizes)
         place = place_of(question, states[0]) or layout.place
-        # Of plain gradient descent, one step with the sum is the same as one after the other.
+        steps = [(1.0, "for each shard"), (1 / count, f"with each shard's gradients multiplied by 1/{count}")]
+        # One step of plain gradient descent with the sum gives the same as one step for each shard.
         once = len(applied_by(question, question.parallel)) == 1
-        for factor, how in (
-            (1.0, "for each shard"),
-            (1 / count, f"with each shard's gradients multiplied by 1/{count}"),
-        ):
-            if once:
-                break
+        for factor, how in [] if once else steps:
             in_turn = _applied(question, [(each[0], scaled(each[1], factor), each[2]) for each in gathered])
             if explains(in_turn, states) and _outputs_follow(question, layout):
                 yield Cause(
@@ -90,7 +86,7 @@ def _added_up(question: Question, layout: Layout, gathered: Sequence[_Applied], 
     means = [_joined(gathered, Join(name), sizes) for name in ("mean", "weighted")]
     if len(own) != 1 or any(mean is not None and _equal(mean[1], own[0][1]) for mean in means):
         return "the shards' gradients are added up although each is a mean"
-    # Cut a shard in two: what this adds is a term that has no rows, or else gradients do not add up at all.
+    # With one shard more, a term without rows counts once more. Other gradients do not add up at all.
     halves = replace(
         layout,
         cuts={

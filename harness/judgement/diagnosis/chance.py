@@ -7,6 +7,7 @@ from collections.abc import Mapping
 import numpy as np
 
 from harness.judgement.diagnosis.joins import CHANCES, Join, PerShard
+from harness.judgement.diagnosis.leaves import is_real
 from harness.judgement.diagnosis.question import Leaf
 from harness.judgement.diagnosis.search import searched
 from harness.judgement.diagnosis.siblings import unread_result
@@ -16,7 +17,7 @@ def are_counts(leaf: Leaf, rows: int) -> bool:
     """Whether a number and the reference's are counts, or shares of the rows, whose ratio says little."""
     if leaf.found is None or leaf.expected is None or leaf.found.size != 1 or leaf.expected.size != 1:
         return False
-    if any(array.dtype.kind in "cOSU" for array in (leaf.found, leaf.expected)):
+    if not (is_real(leaf.found) and is_real(leaf.expected)):
         return False
     both = np.stack([leaf.found.astype(np.float64), leaf.expected.astype(np.float64)]) * rows
     return bool(np.all(np.abs(both - np.round(both)) <= 1e-5 * np.abs(both)))

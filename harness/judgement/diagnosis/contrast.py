@@ -72,8 +72,7 @@ def _right_as(search: Search, step: Step, other: Step) -> bool:
     """Whether a step gives what the reference has, if it has the attributes of the reference's op."""
     read = [search.read(step, number) for number in range(len(step.inputs))]
     made = run_again(step, read, other.given) if all(each is not None for each in read) else None
-    found = [search.partners.of(each, search.likely(step, port)) for port, each in enumerate(made or ())]
-    return bool(found) and all(each is not None and each.how != "local" for each in found)
+    return search.has(step, made or [], "same", "part")
 
 
 def _other_values(search: Search, step: Step) -> str:

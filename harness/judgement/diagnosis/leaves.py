@@ -32,6 +32,11 @@ def handle_of(variable: Any) -> int:
     return getattr(getattr(held, "handle", None), "_id", 0)
 
 
+def is_real(array: Array) -> bool:
+    """Whether an array has numbers, or booleans, that float64 can hold: neither complex ones nor texts."""
+    return array.dtype.kind not in "cOSU"
+
+
 def changes_of(leaf: Leaf, *, whole: bool = False) -> tuple[Array, Array] | None:
     """What was found and what was expected, in float64; for a variable, by how much each changed it.
 

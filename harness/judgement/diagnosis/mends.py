@@ -81,5 +81,4 @@ def _right_with(search: Search, step: Step, made: list[Array]) -> bool:
     if known is None:
         return False
     outputs = [(known.get(name), leaf) for name, leaf in search.wrong_outputs() if leaf.part == "outputs"]
-    right = (replace(leaf, found=found, wrong=False).explained_by(leaf.expected) for found, leaf in outputs)
-    return bool(outputs) and all(right)
+    return bool(outputs) and all(leaf.right_as(found) for found, leaf in outputs)

@@ -81,9 +81,4 @@ def _is_right_from(search: Search, name: int, made: Array, step: Step) -> bool:
     """Whether ``step`` gives what the reference has if a tensor has this value."""
     known = run_from(search, {name: made}, search.order[id(search.maker[name])] + 1, search.order[id(step)] + 1)
     arrays = [known.get(each) for each in step.outputs] if known is not None else []
-    return bool(arrays) and all(
-        array is not None
-        and (partner := search.partners.of(array, search.likely(step, port)))
-        and partner.how == "same"
-        for port, array in enumerate(arrays)
-    )
+    return search.has(step, arrays, "same")

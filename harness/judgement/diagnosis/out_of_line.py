@@ -1,4 +1,4 @@
-"""One constant of an op that runs once for each device, out of line with its others: an offset, or a shard's number."""
+"""An op that runs once for each device, with constants that are evenly spaced but for one, such as offsets."""
 
 from __future__ import annotations
 
@@ -31,8 +31,8 @@ def out_of_line(search: Search) -> tuple[Step, str] | None:
             if odd is not None:
                 at, wanted = odd
                 texts = listed([str(value) for value in values])
-                one = f"one is out of line: {values[at]} instead of {wanted}"
-                return steps[at], f"of the constants {texts} that it reads in turn, {one}"
+                runs = f"its {len(values)} runs read the constants {texts}"
+                return steps[at], f"{runs}; evenly spaced, run {at + 1} would read {wanted} instead of {values[at]}"
     return None
 
 

@@ -31,8 +31,8 @@ def partial(search: Search, step: Step) -> str:
         return ""
     made = search.maker[step.inputs[parts[0]]]
     if step.kind in _ADDS and _adds_to_each(search, step, parts[0]):
-        count = len(search.groups[id(step)])
-        return f"it adds the same numbers to each of the {count} parts of {named(made)}, which are to be added up"
+        each = f"each of the {len(search.groups[id(step)])} parts of {named(made)}"
+        return f"it adds the same numbers to {each}, although these parts are added up later"
     part = _first_part(search, made)
     text = titled(part) if part.place == step.place else named(part)
     return f"it reads {text} of one shard, where the reference reads that of the whole batch"

@@ -49,6 +49,10 @@ class Leaf:
         values = getattr(result, self.part)
         return values[self.index] if self.index < len(values) else None
 
+    def right_as(self, found: Array | None) -> bool:
+        """Whether the result would be right if it were this one."""
+        return replace(self, found=found, wrong=False).explained_by(self.expected)
+
     def explained_by(self, predicted: Array | None) -> bool:
         """Whether ``predicted`` is what was found, as far as rounding allows, and the difference is gone with it."""
         found = self.found
@@ -209,7 +213,7 @@ class Question:
 
     def right_in(self, result: Result) -> bool:
         """Whether the results that differ are right in another run."""
-        return all(replace(leaf, found=leaf.of(result), wrong=False).explained_by(leaf.expected) for leaf in self.wrong)
+        return all(leaf.right_as(leaf.of(result)) for leaf in self.wrong)
 
     def result_in_graph(
         self, fn: Callable[..., Any], on_op: Callable[..., Any], *, gradients: bool = False

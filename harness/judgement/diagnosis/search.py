@@ -254,6 +254,14 @@ class Search:
         sums = self.sums if step.kind == "AddN" else {}
         return known or [each for name in step.inputs for each in sums.get(name, [name])]
 
+    def has(self, step: Step, arrays: Sequence[Array | None], *ways: str) -> bool:
+        """Whether all of these arrays, which a step would give, are to the reference what ``ways`` says."""
+        known = [
+            self.partners.of(array, self.likely(step, port)) if array is not None else None
+            for port, array in enumerate(arrays)
+        ]
+        return bool(known) and all(each is not None and each.how in ways for each in known)
+
     def likely(self, step: Step, port: int) -> list[Rows]:
         """The rows that a result may well have: those of what the step reads, then those of its device's shard."""
         axis, shards = self.shards

@@ -11,7 +11,7 @@ from harness.evidence.places import place_of_call
 from harness.judgement.diagnosis.applied import AVERAGED, applied_by, by_each_shard, scaled
 from harness.judgement.diagnosis.joins import PerShard
 from harness.judgement.diagnosis.layout import partitions
-from harness.judgement.diagnosis.leaves import explains, factor_of, handle_of, variables_text
+from harness.judgement.diagnosis.leaves import explains, factor_of, handle_of, is_real, variables_text
 from harness.judgement.diagnosis.question import Cause, Leaf, Question
 from harness.judgement.diagnosis.scales import place_of, written
 from harness.judgement.diagnosis.writing import applying, writes
@@ -38,7 +38,7 @@ def repeated(question: Question) -> Iterator[Cause]:
 
 
 def _besides(question: Question, states: list[Leaf]) -> Iterator[Cause]:
-    """The program writes to variables that the reference only reads; without these writes all results are right."""
+    """The program writes to variables to which the reference does not; without these writes all results are right."""
 
     def handle(leaf: Leaf) -> int:
         return handle_of(question.watched[leaf.index])
@@ -59,9 +59,8 @@ def _besides(question: Question, states: list[Leaf]) -> Iterator[Cause]:
     result = question.run(program) if len(more) < len(question.wrong) else None
     if len(more) == len(question.wrong) or (result is not None and question.right_in(result)):
         are, them = ("is", "it") if len(more) == 1 else ("are", "them")
-        yield Cause(
-            f"{variables_text(more)} {are} updated, but the reference only reads {them}", place_of(question, more[0])
-        )
+        sentence = f"{variables_text(more)} {are} updated, but the reference does not update {them}"
+        yield Cause(sentence, place_of(question, more[0]))
 
 
 def _by_shares(question: Question, states: list[Leaf]) -> Iterator[Cause]:
@@ -251,7 +250,7 @@ def follow(question: Question) -> bool:
         if not hasattr(value, "numpy") or isinstance(value, tf.IndexedSlices):
             return value
         array = np.asarray(value.numpy())
-        if array.dtype.kind not in "iuf":
+        if not is_real(array):
             return value
         have = array.astype(np.float64)
         for expected, own in pairs:
