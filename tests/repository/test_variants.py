@@ -124,8 +124,13 @@ def test_what_differs_between_kernels_and_devices_runs_in_each_and_the_rest_agai
     for name in NAMES:
         again = [environments(FILE, name, "plain", number)[1:] for number in (4, 5)]
         assert sorted(itertools.chain(*again)) == ["kernels", "softgpu"], name
-        checks = [environments("checks/test_check_faults.py", name, "long", number) for number in (4, 5)]
-        assert sorted(itertools.chain(*checks)) == ["kernels", "long"], name
+
+
+def test_the_long_tests_of_a_file_run_in_one_environment() -> None:
+    checks = [{*environments("checks/test_check_faults.py", name, "long", 4)} for name in NAMES]
+    assert set().union(*checks) in ({"kernels"}, {"long"})
+    other = environments("checks/test_check_faults.py", NAMES[0], "long", 5)
+    assert {*other, *checks[0]} == {"kernels", "long"}
 
 
 def test_every_folder_and_file_that_is_named_is_there() -> None:

@@ -104,10 +104,10 @@ def runs_in(environment: str, file: str, name: str, kind: str, turn: _Choice, co
         return True
     if kind == "plain":
         return environment_of(name, _OF_REPETITIONS, turn) == environment
-    able = [
-        each for each in (_OF_LONG_TESTS if kind == "long" else _OF_VARIANTS) if _is_below(file, ENVIRONMENTS[each])
-    ]
-    return environment_of(name, able, turn // commits) == environment
+    candidates = _OF_LONG_TESTS if kind == "long" else _OF_VARIANTS
+    able = [each for each in candidates if _is_below(file, ENVIRONMENTS[each])]
+    # Long tests of a file share what takes long.
+    return environment_of(file if kind == "long" else name, able, turn // commits) == environment
 
 
 def _is_below(file: str, folders: Sequence[str]) -> bool:
