@@ -32,6 +32,8 @@ _CHOSEN = {
 CASES = [case for case in (*keras_layer_cases.CASES, *tensorflow_cases.CASES) if case.name in _CHOSEN]
 
 
+@pytest.mark.cases("GRU", "BatchNormalization in training", "Conv2D rows dropped", "strings beside scores")
+@pytest.mark.rotated(3)
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
 def test_the_verdict_is_right(case: Case, devices: Devices) -> None:
     check(case, devices)

@@ -36,6 +36,11 @@ def test_all(case): ...
 @pytest.mark.rotated(3)
 @NINE
 def test_in_turn(case): ...
+
+@pytest.mark.cases("other", "a", "b")
+@pytest.mark.rotated(2)
+@NINE
+def test_three_and_in_turn(case): ...
 """
 
 
@@ -52,6 +57,7 @@ def test_some_cases_are_tried_and_the_others_are_run_by_long(pytester: pytest.Py
     first = ran(pytester, "-m", "not long and not variant")
     assert {test: len(cases) for test, cases in first.items()} == {
         "test_three": 3, "test_named": 3, "test_at_least_one": 1, "test_a_long_case": 1, "test_all": 9,
+        "test_three_and_in_turn": 3,
     }  # fmt: skip
     assert first["test_named"] == ["first", "first-again", "e"]
     assert ran(pytester, "--environment=unit") == first
@@ -68,7 +74,9 @@ def test_a_commit_runs_a_part_of_rotated_cases_and_as_many_commits_run_all(
     seen = []
     for number in (6, 7, 8):
         monkeypatch.setenv("HARNESS_VARIANTS", str(number))
-        seen.append(ran(pytester, "--environment=long")["test_in_turn"])
+        tests = ran(pytester, "--environment=long")
+        seen.append(tests["test_in_turn"])
+        assert len(tests["test_three_and_in_turn"]) == 3
     assert [len(cases) for cases in seen] == [3, 3, 3]
     assert len(set().union(*seen)) == 9
     monkeypatch.setenv("HARNESS_VARIANTS", "9")
@@ -115,14 +123,14 @@ def test_a_rotated_case_changes_its_environment_with_each_of_its_turns() -> None
     assert sorted(itertools.chain(*chosen)) == ["kernels", "long", "softgpu"]
 
 
-def test_what_differs_between_kernels_and_devices_runs_in_each_and_the_rest_again_in_one() -> None:
+def test_what_differs_between_kernels_and_devices_runs_in_each_and_the_rest_now_and_then() -> None:
     for number in (4, 5):
         assert environments("judgement/test_verify.py", "x", "plain", number) == ["unit", "kernels", "softgpu"]
         assert environments("report/test_x.py", "x", "plain", number) == ["unit"]
         assert environments("report/test_x.py", "x", "variant", number) == ["long"]
         assert environments("distribute/test_mirrored.py", "x", "long", number) == ["long"]
     for name in NAMES:
-        again = [environments(FILE, name, "plain", number)[1:] for number in (4, 5)]
+        again = [environments(FILE, name, "plain", number)[1:] for number in (4, 5, 6, 7)]
         assert sorted(itertools.chain(*again)) == ["kernels", "softgpu"], name
 
 

@@ -6,14 +6,14 @@ Where each case of a test takes long, its author names the cases that plain tox 
   ``@pytest.mark.cases(4)`` has four cases tried, spread evenly over the list. Where the cases are named, they are those
   that run lines of the package which no other test of plain tox runs.
 - ``@pytest.mark.rotated(8)`` is for tests of many cases: all are variants, and a commit runs an eighth of them. Eight
-  commits in succession run all.
+  commits in succession run all. Beside ``cases``, it rotates those that plain tox does not try.
 
 A variant runs in one environment per commit: on logical CPUs (``long``), with TensorFlow's own kernels (``kernels``) or
 on software GPUs (``softgpu``). A hash of its name and the number of the commit choose which, so that three commits in
-succession run it in each. In the same way, ``kernels`` or ``softgpu`` runs the tests of plain tox again; both run those
-of what differs between them (``IN_EACH``). The header of a session has the number:
-``HARNESS_VARIANTS=NUMBER`` repeats its choice, and with ``HARNESS_VARIANTS=all`` an environment runs all that it can.
-Without ``--environment``, pytest runs every case.
+succession run it in each. ``kernels`` and ``softgpu`` also run those tests of plain tox again that depend on kernels
+and devices (``IN_EACH``); of the others a commit runs a quarter in each, so that four in succession run all in both.
+The header of a session has the number: ``HARNESS_VARIANTS=NUMBER`` repeats its choice, and with
+``HARNESS_VARIANTS=all`` an environment runs all that it can. Without ``--environment``, pytest runs every case.
 """
 
 from __future__ import annotations
@@ -45,7 +45,8 @@ ENVIRONMENTS: dict[str, tuple[str, ...]] = {
 }  # fmt: skip
 _OF_VARIANTS = ("long", "kernels", "softgpu")
 _OF_LONG_TESTS = ("long", "kernels")
-_OF_REPETITIONS = ("kernels", "softgpu")
+#: Two of four commits run a test of plain tox in plain tox alone.
+_OF_REPETITIONS = ("kernels", "unit", "softgpu", "unit")
 #: Evidence, values, placement, one fault of each class, and generated programs depend on kernels and devices.
 IN_EACH = (
     "evidence", "faults/test_planted_faults.py", "programs",
@@ -187,6 +188,7 @@ def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     # Before pytest deselects by marker.
+    rotated = [*_by_test(items, "rotated")]
     for marker, cases in _by_test(items, "cases"):
         kept = tried(cases[0].originalname, [case.callspec.id for case in cases], marker.args)
         for index, case in enumerate(cases):
@@ -195,8 +197,12 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     choice = config.stash.get(_CHOICE, _ALL)
     periods: dict[pytest.Item, int] = {}
     waiting: set[pytest.Item] = set()
-    for marker, cases in _by_test(items, "rotated"):
-        for index, case in enumerate(cases):
+    for marker, cases in rotated:
+        if cases[0].get_closest_marker("cases"):
+            variants = [case for case in cases if case.get_closest_marker("variant")]
+        else:
+            variants = cases
+        for index, case in enumerate(variants):
             case.add_marker("variant")
             periods[case] = marker.args[0]
             if choice != "all" and not has_its_turn(index, marker.args[0], choice):
