@@ -28,6 +28,8 @@ KNOWN = {
     "optimizers_of_both_sides_in_one_object-eager": "the other side's slots are never written to",
     "optimizers_of_both_sides_in_one_object-graph": "the other side's slots are never written to",
 }
+#: Their results are rounding error alone, which proves nothing.
+UNPROVEN = {"residual_near_zero", "loss_at_the_optimum"}
 #: Keras warns of some of the programs.
 pytestmark = [pytest.mark.devices(min=4), pytest.mark.filterwarnings("default")]
 
@@ -54,7 +56,7 @@ def test_a_fault_is_found_by_one_of_its_kinds(case: Case, mode: str, devices: ha
 def test_a_right_program_is_not_accused(case: Case, mode: str, devices: harness.Devices) -> None:
     found = case.verify(devices, mode)
     assert found.findings == (), found
-    assert found.verdict is Verdict.PASS, found
+    assert found.verdict is Verdict.PASS or (found.verdict is Verdict.UNKNOWN and case.name in UNPROVEN), found
 
 
 def test_no_case_is_lost() -> None:
