@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import importlib
 import inspect
+import sys
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
@@ -342,6 +343,21 @@ def as_autograph(fn: Callable[..., Any]) -> Callable[..., Any]:
     autograph = tf.__internal__.autograph
     converted: Callable[..., Any] = autograph.tf_convert(fn, autograph.control_status_ctx())
     return converted
+
+
+def is_tf_function(fn: Any) -> bool:
+    """Whether ``fn`` is what ``tf.function`` returns; the functions of a loaded SavedModel are of other classes."""
+    loaded = sys.modules.get("tensorflow")
+    return loaded is not None and type(fn) is type(loaded.function(_nothing))
+
+
+def _nothing() -> None: ...
+
+
+def clone_of_tf_function(fn: Any, python_function: Callable[..., Any]) -> Any:
+    """A ``tf.function`` with the options of ``fn`` that traces ``python_function``."""
+    _check_attributes(type(fn), f"{type(fn).__module__}.{type(fn).__name__}", ("_clone",))
+    return fn._clone(python_function)
 
 
 @contextmanager

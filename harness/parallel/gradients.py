@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from typing import Any, TypeVar, overload
 
+from harness._tensorflow import as_autograph, clone_of_tf_function, is_tf_function
 from harness.errors import UsageError
 from harness.parallel.recording import Pinned, enter, in_context, leave, sweep, thread
 from harness.parallel.wrappers import install, release, stay_installed
@@ -70,6 +71,10 @@ class ColocateGradients(AbstractContextManager[None]):
                 "decorate the function that it calls for each step"
             )
 
+        if is_tf_function(fn):
+            # A tf.function stays one. Its traces are made within the context, so it does not matter where it is called.
+            return clone_of_tf_function(fn, _Colocated(fn.python_function))  # type: ignore[attr-defined,no-any-return]
+
         @functools.wraps(fn)
         def colocated(*args: Any, **kwargs: Any) -> Any:
             stay_installed()
@@ -82,6 +87,22 @@ class ColocateGradients(AbstractContextManager[None]):
         colocated.fn = fn  # type: ignore[attr-defined]
         del colocated.__wrapped__
         return colocated  # type: ignore[return-value]
+
+
+class _Colocated:
+    """The Python function of a ``tf.function``, run within the context; it can be pickled where the function can."""
+
+    def __init__(self, fn: Callable[..., Any]) -> None:
+        functools.update_wrapper(self, fn)
+        vars(self).pop("__wrapped__")  # TensorFlow would call ``fn`` itself
+        with contextlib.suppress(TypeError, ValueError):
+            self.__signature__ = inspect.signature(fn)
+        self.fn = fn
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        stay_installed()
+        with ColocateGradients(), Pinned():
+            return as_autograph(self.fn)(*args, **kwargs)
 
 
 @overload
@@ -101,7 +122,8 @@ def colocate_gradients(fn: Any = None) -> Any:
     that are started within it. A ``tf.function`` has a trace of its own within the context. Contexts can be nested.
 
     Args:
-        fn: a function to decorate; without it the context manager is returned.
+        fn: a function to decorate; without it the context manager is returned. For a ``tf.function``, the result is a
+            ``tf.function`` with the same options and traces of its own, and ``fn`` stays as it is.
 
     Raises:
         TensorFlowInterfaceChanged: TensorFlow's gradient functions are not as in the supported versions.

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import pickle
 from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -95,3 +97,46 @@ def test_a_function_whose_body_runs_after_the_call_is_refused_and_what_it_calls_
 def test_what_is_not_a_function_is_refused(given: Any) -> None:
     with pytest.raises(UsageError, match="is not a function; give a function, or, in a with statement, no argument"):
         colocate_gradients(given)
+
+
+def double_of_positive(x: Any) -> Any:
+    """A Python function that can be pickled, with a branch that AutoGraph has to convert."""
+    if tf.reduce_sum(x) > 0:
+        return 2.0 * x
+    return x
+
+
+def test_a_decorated_tf_function_is_a_tf_function(towers: Towers, tmp_path: Path) -> None:
+    class Trainer(tf.Module):  # type: ignore[misc]
+        def __init__(self) -> None:
+            super().__init__()
+            self.w = tf.Variable(towers.w)
+
+        @colocate_gradients
+        @tf.function(input_signature=[tf.TensorSpec(towers.x.shape)])  # type: ignore[untyped-decorator]
+        def step(self, x: Any) -> Any:
+            with tf.GradientTape() as tape:
+                parts = on_each(towers.devices, lambda part: tf.tanh(part @ self.w), x)
+                loss = tf.reduce_mean(tf.concat(parts, axis=0) ** 2)
+            self.w.assign_sub(tape.gradient(loss, self.w))
+            return loss
+
+        @colocate_gradients
+        @tf.function  # type: ignore[untyped-decorator]
+        def branch(self, x: Any, *, shift: float = 1.0) -> Any:
+            if tf.reduce_sum(x) > 0:
+                return x + shift
+            return x
+
+    trainer = Trainer()
+    assert type(trainer.step) is type(tf.function(double_of_positive))
+    assert elsewhere(trace(trainer.step, towers.x)) == []
+    assert trainer.step.experimental_get_tracing_count() == 1
+    assert "TensorSpec" in trainer.step.pretty_printed_concrete_signatures()
+    assert trainer.branch(tf.constant(1.0), shift=2.0) == 3.0
+    tf.saved_model.save(trainer, tmp_path)
+    loaded = tf.saved_model.load(tmp_path)
+    np.testing.assert_allclose(loaded.step(towers.x), trainer.step.get_concrete_function()(towers.x), rtol=1e-6)
+
+    pickled = pickle.loads(pickle.dumps(colocate_gradients(tf.function(double_of_positive))))
+    assert pickled(tf.constant(2.0)) == 4.0
