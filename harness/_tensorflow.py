@@ -107,7 +107,7 @@ def check_interface(private: Any) -> None:
         private.func_graph: ("FuncGraph",),
         private.script_ops: ("py_func_common",),
         private.ops: ("_EagerTensorBase", "get_default_graph"),
-        private.graph: ("_colocation_stack", "_create_op_internal", "_device_function_stack"),
+        private.graph: ("_colocation_stack", "_create_op_internal", "_device_function_stack", "device"),
         private.variable: ("handle",),
     }
     for owner, names in wanted.items():
@@ -116,7 +116,7 @@ def check_interface(private: Any) -> None:
     _check_attributes(private.context.context(), now, ("_soft_device_placement", "_thread_local_data"))
     _check_attributes(private.context.context()._thread_local_data, now, ("op_callbacks",))
     methods = """
-        add_op_callback call_function clear_kernel_cache device_name devices disable_graph_collection
+        add_op_callback call_function clear_kernel_cache device device_name devices disable_graph_collection
         enable_graph_collection ensure_initialized executing_eagerly export_run_metadata get_function_def
         get_graph_debug_info has_function op_callbacks remove_op_callback _clear_caches _set_device
     """

@@ -43,7 +43,9 @@ def conclude(examination: Examination, acceptances: Sequence[Acceptance] = ()) -
     known = [*explained, *merged(judged.findings)]
     findings, outdated = accepted(_without_idle_devices(known, examination), acceptances)
     verdict = Verdict.PASS
-    reason = f"the run on {examination.devices.counted} matches the single-device run, and every op ran where it should"
+    own = hasattr(examination.reference, "is_first_device_run")
+    single = f"its own run on {examination.devices[0].parsed.short}" if own else "the single-device run"
+    reason = f"the run on {examination.devices.counted} matches {single}, and every op ran where it should"
     if any(finding.severity is Verdict.FAIL for finding in findings):
         verdict, reason = Verdict.FAIL, cause_first([each for each in findings if each.severity is Verdict.FAIL])
     elif judged.undecided:

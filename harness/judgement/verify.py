@@ -12,6 +12,7 @@ import numpy as np
 
 from harness.devices.device import Device, Devices
 from harness.devices.name import DeviceName
+from harness.devices.runtime import current
 from harness.errors import DevicesUnavailable, UsageError, VerificationError
 from harness.evidence.places import place_of_call
 from harness.judgement.accepted import Acceptance, known_acceptances
@@ -24,6 +25,7 @@ from harness.judgement.state import distinct
 from harness.judgement.verdict import conclude
 from harness.judgement.verification import Verification
 from harness.lazy import tf
+from harness.parallel.one_device import on_first_device
 from harness.records import Verdict
 from harness.session import observed
 
@@ -33,10 +35,10 @@ _turn = threading.RLock()
 
 def verify(
     parallel: Callable[..., Any],
-    reference: Callable[..., Any],
-    inputs: Mapping[str, Any],
+    reference: Callable[..., Any] | None = None,
+    inputs: Mapping[str, Any] | None = None,
     *,
-    devices: Sequence[Device],
+    devices: Sequence[Device] | None = None,
     variables: Iterable[Any] = (),
     gradients: bool | None = None,
     modes: Sequence[str] = ("eager", "graph"),
@@ -54,8 +56,11 @@ def verify(
         parallel: the program that uses several devices, a callable over ``**inputs``. It runs outside of any device
             scope and is traced.
         reference: the single-device program, a callable over ``**inputs``. It runs in the scope of ``devices[0]``.
-        inputs: names to arrays, tensors, or nests of them. Other values are passed on unchanged.
-        devices: the devices that the program is meant to use.
+            ``None``: ``parallel`` itself, with the scope of each device replaced by that of ``devices[0]``. That shows
+            where ops run, and that the devices change no value, also of what each tower does by itself on purpose, as
+            batch normalization does. It cannot show that the towers compute what one model on the whole batch does.
+        inputs: names to arrays, tensors, or nests of them. Other values are passed on unchanged. ``None``: no inputs.
+        devices: the devices that the program is meant to use. ``None``: those that ``configure`` has configured.
         variables: the variables that both programs use. Gradients are taken for them, and their values after the call
             are compared, as are those of other variables that both programs use, and of those that both carry and the
             reference changes.
@@ -94,6 +99,9 @@ def verify(
 
     known = _known_devices(devices)
     chosen = _known_modes(modes)
+    inputs = {} if inputs is None else inputs
+    if reference is None and callable(parallel):
+        reference = on_first_device(parallel, known)
     for name, fn in (("parallel", parallel), ("reference", reference)):
         if not callable(fn):
             raise UsageError(
@@ -181,7 +189,7 @@ def assert_parallel(*args: Any, **kwargs: Any) -> Verification:
     lines = [f"{verification.verdict}: {verification.reason}"]
     lines.extend(f"  {line}" for line in verification.lines())
     lines.append(f"  exercised: {verification.exercised}")
-    devices = kwargs.get("devices", ())
+    devices = kwargs.get("devices") or current() or ()
     spec = getattr(devices, "spec", "")
     names = ", ".join(device.parsed.short for device in devices)
     lines.append(
@@ -191,7 +199,10 @@ def assert_parallel(*args: Any, **kwargs: Any) -> Verification:
     raise VerificationError("\n".join(lines), verification.findings, verification)
 
 
-def _known_devices(devices: Sequence[Device]) -> Devices:
+def _known_devices(devices: Sequence[Device] | None) -> Devices:
+    devices = current() if devices is None else devices
+    if devices is None:
+        raise UsageError("devices=None, but none are configured; call harness.configure first, or give its result")
     known = Devices.given(devices, UsageError)
     # TensorFlow lists local devices by a short name, such as /device:CPU:1.
     available = [device.name for device in tf.config.list_logical_devices()]

@@ -1,0 +1,72 @@
+"""``verify`` without a reference: the single-device run is the program itself, all of it on its first device."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+import harness.judgement.verify as of_verify
+from harness import Devices, UsageError, Verdict, colocate_gradients, trace, verify
+from harness.parallel.one_device import on_first_device
+
+X = np.random.default_rng(0).normal(size=(8, 6)).astype("float32")
+
+
+def step_of(devices: Devices, where: Any = lambda number: number) -> Any:
+    """A training step of towers whose batch normalization, an inner tf.function, is per tower on purpose."""
+    w = tf.Variable(tf.random.stateless_normal((6, 6), (1, 2)))
+
+    @tf.function  # type: ignore[untyped-decorator]
+    def normalized(x: Any) -> Any:
+        return (x - tf.reduce_mean(x, axis=0)) / (1.0 + tf.math.reduce_std(x, axis=0))
+
+    def step(x: Any) -> Any:
+        losses = []
+        with tf.GradientTape() as tape:
+            for number, part in enumerate(tf.split(x, len(devices))):
+                with tf.device(devices[where(number)].name):
+                    losses.append(tf.reduce_mean(normalized(tf.tanh(part @ w)) ** 2))
+            loss = tf.add_n(losses) / len(losses)
+        w.assign_sub(0.1 * tape.gradient(loss, w))
+        return loss
+
+    return step
+
+
+def test_placement_is_judged_without_a_second_program(devices: Devices) -> None:
+    right = verify(colocate_gradients(step_of(devices)), inputs={"x": X}, devices=devices)
+    assert right.verdict is Verdict.PASS, str(right)
+    assert f"matches its own run on {devices[0].parsed.short}" in right.reason
+    assert right.exercised.devices == devices.names
+
+    for function in (lambda step: step, tf.function):
+        backward = verify(function(step_of(devices)), inputs={"x": X}, devices=devices)
+        assert {finding.kind for finding in backward.findings} == {"gradient-placement"}, str(backward)
+    idle = verify(colocate_gradients(step_of(devices, lambda _: 0)), inputs={"x": X}, devices=devices)
+    assert "unused-device" in {finding.kind for finding in idle.findings}
+
+
+def test_the_run_on_the_first_device_leaves_the_program_as_it_was(devices: Devices) -> None:
+    step = tf.function(step_of(devices))
+    used = [
+        {op.device for op in trace(fn, X).ops if op.type == "Tanh"} for fn in (step, on_first_device(step, devices))
+    ]
+    assert used == [{device.parsed for device in devices}, {devices[0].parsed}]
+    assert {op.device for op in trace(step, X).ops if op.type == "Tanh"} == used[0]
+
+
+def test_devices_are_those_that_were_configured_unless_given(devices: Devices, monkeypatch: pytest.MonkeyPatch) -> None:
+    def everywhere() -> Any:
+        sums = []
+        for device in devices:
+            with tf.device(device.name):
+                sums.append(tf.reduce_sum(tf.constant(X) ** 2))
+        return tf.add_n(sums)
+
+    assert verify(everywhere, modes=("eager",)).exercised.devices == devices.names
+    monkeypatch.setattr(of_verify, "current", lambda: None)
+    with pytest.raises(UsageError, match=r"call harness\.configure first"):
+        verify(everywhere)
