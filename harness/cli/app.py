@@ -14,6 +14,7 @@ from harness import __version__
 from harness.cli import (
     burnin,
     calibrate,
+    check,
     compare,
     explain,
     profile,
@@ -180,6 +181,7 @@ _COMMANDS: tuple[tuple[str, Callable[..., None], str], ...] = (
     ("selftest", selftest.selftest, "Plant known faults, and show how many are found."),
     ("devices", show_devices, "Show the devices and profiles of this machine."),
     ("list", list_checks, "List the checks."),
+    ("check", check.check_script, "Check the step of a script with towers, and what would mend it."),
     ("trace", trace_function, "Show where the ops of a function run."),
     ("profile", profile.profile_function, "Show where a function spends its time."),
     ("profile-machine", profile_machine.profile_machine, "Measure the rates that this machine's devices reach."),

@@ -16,7 +16,17 @@ from harness.evidence.userops import UserOp
 
 #: Packages by their names, and rooms of the harness, whose lines are not the user's.
 _LIBRARIES = ("tensorflow", "keras", "tf_keras", "numpy", "wrapt", "contextlib", "functools", "threading", "concurrent")
-_ROOMS = ("judgement", "evidence", "parallel", "_tensorflow", "devices", "checking", "runner", "pytest_plugin")
+_ROOMS = (
+    "judgement",
+    "evidence",
+    "parallel",
+    "_tensorflow",
+    "devices",
+    "checking",
+    "runner",
+    "pytest_plugin",
+    "script",
+)
 _STANDARD = sysconfig.get_paths()["stdlib"]
 _HARNESS = Path(__file__).parents[1]
 _PACKAGE = re.compile(r"/(?:site|dist)-packages/(\w+)/")

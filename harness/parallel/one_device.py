@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
@@ -21,11 +20,13 @@ def on_first_device(fn: Callable[..., Any], devices: Sequence[Device]) -> Callab
     A ``tf.function`` in ``fn`` has a trace of its own for it.
     """
 
-    @functools.wraps(fn, assigned=("__module__", "__name__", "__qualname__", "__doc__"), updated=())
     def on_first(*args: Any, **kwargs: Any) -> Any:
         with _scopes_replaced(devices):
             return as_autograph(fn)(*args, **kwargs)
 
+    # AutoGraph passes this function by and converts the user's callable inside.
+    on_first.autograph_info__ = None  # type: ignore[attr-defined]
+    on_first.fn = fn  # type: ignore[attr-defined]
     on_first.is_first_device_run = True  # type: ignore[attr-defined]
     return on_first
 

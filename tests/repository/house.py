@@ -20,6 +20,7 @@ ROOMS = (
     "distribute",
     "hardware",
     "speed",
+    "script",
     "strategies",
     "faults",
     "checks",

@@ -1,0 +1,117 @@
+"""``harness check``: is the step of a script right, and what would mend it?"""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from harness.cli.errors import clear_errors, say
+from harness.cli.options import DEFAULT_REPORT, ReportOption, check_report, check_spec
+from harness.errors import InvalidTarget
+from harness.records import exit_code
+
+if TYPE_CHECKING:
+    from harness.runner.target import Target
+
+_ACCEPTED = "or FILE.py alone"
+
+
+def check_script(
+    target: Annotated[
+        str,
+        typer.Argument(metavar="FILE.py[:FUNCTION]", help="A script, and the step in it that uses several devices."),
+    ],
+    devices: Annotated[
+        str | None,
+        typer.Option(
+            "--devices",
+            metavar="SPEC",
+            help="Devices to configure before the script runs (default: those that the script configures or names).",
+        ),
+    ] = None,
+    report: ReportOption = DEFAULT_REPORT,
+) -> None:
+    """Check a script with towers: does each op of its training step run where it should, and what would mend it?
+
+    The script runs as with python FILE.py, up to the first call of FUNCTION; the step is then verified with the
+    arguments of this call, and the script ends there. Without FUNCTION, the step is looked for: the innermost function
+    that uses several devices and writes to variables. The step is compared with itself on the first device, so no
+    second program is needed. A FUNCTION in a class is written CLASS.FUNCTION.
+
+    Where the backward ops are misplaced, the step is verified again with colocate_gradients; on devices that are
+    independent (GPUs, cores:N) what this gains is measured. Writes DIR/run.json and DIR/report.html. The exit code is 0
+    if the step passes.
+    """
+    from pydantic import TypeAdapter
+
+    from harness import __version__
+    from harness.records import CheckResult, Fingerprint
+    from harness.report.recording import Recording
+    from harness.runner.ask import ask
+    from harness.runner.job import Job, WorkerFiles
+
+    with clear_errors():
+        if devices is not None:
+            check_spec(devices)
+        found = _script(target)
+        check_report(report)
+        files = WorkerFiles.create(report / "logs", "check")
+        arguments: dict[str, object] = {"spec": devices, "file": str(found.path), "function": found.function}
+        sys.stdout.flush()
+        # What the script prints belongs to the user.
+        answer: dict[str, Any] = ask(Job("harness.script.process:run", arguments), files, stdout=sys.stdout.fileno())
+    result = TypeAdapter(CheckResult).validate_python(answer["result"])
+    for line in answer["said"]:
+        typer.echo(line)
+    if mend := answer.get("mend"):
+        _print_mend(mend)
+    recording = Recording(
+        report,
+        harness=__version__,
+        command=("harness", *sys.argv[1:]),
+        spec=str(answer["spec"]),
+        planned=(result.check,),
+    )
+    recording.devices_are(str(answer["reason"]), TypeAdapter(Fingerprint).validate_python(answer["fingerprint"]))
+    recording.add(result)
+    recording.complete()
+    if recording.problem is not None:
+        say(f"error: {recording.problem}")
+    for name, path in (("Record", recording.path), ("Report", recording.page)):
+        if path is not None:
+            typer.echo(f"{name}: {path}")
+    raise typer.Exit(exit_code(result.verdict))
+
+
+def _script(text: str) -> Target:
+    from harness.runner.target import Target
+
+    if not text.endswith(".py"):
+        return Target.parse(text, _ACCEPTED)
+    path = Path(text)
+    if not path.is_file():
+        raise InvalidTarget(
+            text, f"there is no file {text}" if not path.exists() else f"{text} is not a file", _ACCEPTED
+        )
+    return Target(path.resolve(), "")
+
+
+def _print_mend(mend: dict[str, Any]) -> None:
+    passes = mend["verdict"] in ("PASS", "WARN")
+    typer.echo("")
+    typer.echo("This change mends it:" if passes else "This change mends the gradients, but not all:")
+    for line in mend["lines"]:
+        typer.echo(f"  {line}")
+    typer.echo(f"With it, {mend['verdict']}: {mend['reason']}")
+    speedup = mend["speedup"]
+    if speedup is not None:
+        value, lower, upper = (
+            speedup[name] if isinstance(speedup, dict) else getattr(speedup, name)
+            for name in ("value", "lower", "upper")
+        )
+        typer.echo(f"Speedup of the step: {value:.2f} ({lower:.2f} to {upper:.2f}), on {mend['label']}")
+    elif mend["label"]:
+        typer.echo(f"Speedup not measured: {mend['label']}; independent devices are GPUs and cores:N")
