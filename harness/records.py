@@ -84,6 +84,8 @@ class Finding:
     follows: tuple[str, ...] = ()
     #: Whether one occurrence is enough: the finding stays a FAIL even if a second pass does not show it again.
     lasting: bool = False
+    #: Full names of the devices that show the same, where one cause outside of them explains all. ``device`` is none.
+    devices: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         if self.kind not in KINDS:
@@ -336,6 +338,8 @@ class CardVerdict:
     findings: int
     #: Whether it is about the way between two cards.
     pair: bool = False
+    #: Whether all these cards show the same, and the cause is outside of them: none of them is to blame.
+    shared: bool = False
 
 
 @dataclass(frozen=True, slots=True)

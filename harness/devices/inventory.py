@@ -6,6 +6,7 @@ import os
 from dataclasses import dataclass
 from typing import Any
 
+from harness.devices.bus import without_driver
 from harness.devices.cores import allowed_cpus, usable_cores
 from harness.devices.hosts import Host
 from harness.devices.name import DeviceName
@@ -95,8 +96,10 @@ def _unusable(cards: tuple[Card, ...]) -> tuple[str, ...]:
     visible = os.environ.get("CUDA_VISIBLE_DEVICES")
     silent = silent_cards() if visible is None else ()
     broken = nvml_error() if visible is None else None
+    driverless = without_driver() if visible is None else ()
     return (
         *(card.name for card in visible_cards(cards, visible)),
         *(f"GPU {card.index} ({card.error})" for card in silent),
         *((f"GPUs that NVML cannot count ({broken})",) if broken is not None else ()),
+        *(f"GPU at PCI {address} (NVIDIA's driver is not loaded)" for address in driverless),
     )

@@ -88,6 +88,17 @@ def opened_nvml() -> Iterator[Any | None]:
 
 def nvml_error() -> str | None:
     """Return the error with which the management library of a driver refuses to start or to count the cards."""
+    error = _refusal()
+    return None if error is None or error[0] in _NO_DRIVER else error[1]
+
+
+def nvml_code() -> int | None:
+    """Return the number of the error with which NVML refuses to start or to count, also where there is no driver."""
+    error = _refusal()
+    return None if error is None else error[0]
+
+
+def _refusal() -> tuple[int | None, str] | None:
     try:
         import pynvml
     except ImportError:
@@ -100,7 +111,7 @@ def nvml_error() -> str | None:
             with suppress(pynvml.NVMLError):
                 pynvml.nvmlShutdown()
     except pynvml.NVMLError as error:
-        return None if getattr(error, "value", None) in _NO_DRIVER else str(error)
+        return getattr(error, "value", None), str(error)
     return None
 
 
@@ -163,8 +174,8 @@ def silenced(uuids: Iterable[str]) -> dict[str, str]:
     return {uuid: silent[0].error for uuid in uuids if uuid not in answering}
 
 
-def cards_on_bus(folder: Path = _PCI_DEVICES) -> tuple[str, ...]:
-    """Return the addresses of NVIDIA's GPUs on the PCI bus, whether or not the driver knows them.
+def cards_on_bus(folder: Path = _PCI_DEVICES, *, driver: str = "nvidia") -> tuple[str, ...]:
+    """Return the addresses of NVIDIA's GPUs on the PCI bus that no driver has, or this one.
 
     Those that another driver has, such as ``vfio-pci`` for a virtual machine, are left out.
     """
@@ -174,16 +185,16 @@ def cards_on_bus(folder: Path = _PCI_DEVICES) -> tuple[str, ...]:
             vendor, kind = ((device / name).read_text(encoding="ascii").strip() for name in ("vendor", "class"))
         except OSError:
             continue
-        bound = (device / "driver").resolve().name if (device / "driver").exists() else "nvidia"
+        bound = (device / "driver").resolve().name if (device / "driver").exists() else None
         # Display and 3D controllers; a card's audio and its switches are other classes.
-        if vendor == "0x10de" and kind.startswith(("0x0300", "0x0302")) and bound == "nvidia":
+        if vendor == "0x10de" and kind.startswith(("0x0300", "0x0302")) and bound in (None, driver):
             found.append(device.name)
     return tuple(found)
 
 
 def in_container(root: Path = Path("/"), environment: Mapping[str, str] = os.environ) -> bool:
     """Whether this process is in a container, which sees the host's whole PCI bus and only its own GPUs."""
-    marks = (root / ".dockerenv", root / "run" / ".containerenv")
+    marks = (root / ".dockerenv", root / "run" / ".containerenv", root / ".singularity.d")
     return any(mark.exists() for mark in marks) or "KUBERNETES_SERVICE_HOST" in environment
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from harness.devices.bus import without_driver
 from harness.devices.device import Devices
 from harness.devices.inventory import read_inventory
 from harness.devices.kinds.auto import AutoSpec
@@ -36,6 +37,9 @@ def configure_usable(spec: str) -> Devices:
     error = cuda_error()
     cause = "" if error is None else f" (cuInit fails with error {error})"
     broken = nvml_error()
+    if absent := without_driver():
+        buses = f"{plural(len(absent), 'GPU')} on the PCI bus"
+        return Devices((), spec=request.text, reason=f"no GPU can be used: NVIDIA's driver is not loaded for {buses}")
     if broken is None:
         there = f"the driver has {plural(len(inventory.unusable), 'GPU')}, but"
     else:

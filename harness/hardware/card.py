@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from harness.devices import nvidia
+from harness.devices.bus import on_bus, without_driver
 from harness.devices.cpu import cpu_model, read_cpuinfo
 from harness.devices.device import Device, Devices
 from harness.hardware.profile import profile_for
@@ -21,6 +22,8 @@ _PCI_SLOTS = Path("/sys/bus/pci/slots")
 _MIB = 2**20
 #: What a device on a divided card is, and such a card itself.
 MIG = "MIG slice"
+#: What the error of a card says where no driver is loaded.
+NO_DRIVER = "NVIDIA's driver is not loaded"
 
 
 def cards_of(
@@ -39,7 +42,7 @@ def cards_of(
     cards = tuple(
         _card(device, by_physical.get(device.physical), alone=on_physical[device.physical] == 1) for device in devices
     )
-    unreachable = _unreachable(known)
+    unreachable = _unreachable(known, used=bool(physical))
     if not known and not unreachable:
         return cards, cards
     by_uuid = {card.uuid: card for card in cards if card.uuid is not None}
@@ -66,8 +69,11 @@ def unusable(cards: Sequence[Card], present: Sequence[Card], visible: str | None
     return tuple(card for card in named if card.error is not None)
 
 
-def _unreachable(known: Sequence[nvidia.Card]) -> list[Card]:
-    """Return the cards that do not answer the driver, and those on the PCI bus that it does not count."""
+def _unreachable(known: Sequence[nvidia.Card], *, used: bool) -> list[Card]:
+    """Return the cards that do not answer the driver, and those on the PCI bus that it does not count.
+
+    ``used`` is whether TensorFlow uses GPUs, so that there is a driver.
+    """
     silent = nvidia.silent_cards()
     made = [
         Card(
@@ -83,24 +89,23 @@ def _unreachable(known: Sequence[nvidia.Card]) -> list[Card]:
         )
         for card in silent
     ]
-    machine, broken = loaded(), nvidia.nvml_error()
+    broken, driverless = nvidia.nvml_error(), () if known or silent or used else without_driver()
     if nvidia.counted_cards() > len(known) + len(silent):
         return made  # the bus also has the cards that are given to other processes
-    if isinstance(machine, DescribedGpus):
-        on_bus = tuple(dict(machine.driver)["bus"].split())
-    elif machine is not None or nvidia.in_container() or not (known or silent or broken):
+    machine = loaded()
+    if not (known or silent or broken or driverless or isinstance(machine, DescribedGpus)):
         return made
-    else:
-        on_bus = nvidia.cards_on_bus()
+    on = driverless or on_bus(machine) or ()
     addresses = {(pci or "").lower() for pci in (*(card.pci for card in known), *(card.pci for card in made))}
-    missing = [address for address in on_bus if address.lower() not in addresses]
+    missing = [address for address in on if address.lower() not in addresses]
     nameless = [card for card in made if card.pci is None]
     if len(missing) == len(nameless):
         # The driver numbers cards in the order of the bus.
         of = {card.label: pci for card, pci in zip(nameless, missing, strict=True)}
         return [replace(card, pci=pci, slot=slot_of(pci)) if (pci := of.get(card.label)) else card for card in made]
     if len(missing) > len(nameless) + sum(card.pci is None for card in known):
-        unknown = "is on the PCI bus, but " + ("unknown to the driver" if broken is None else f"NVML fails: {broken}")
+        why = "unknown to the driver" if broken is None else f"NVML fails: {broken}"
+        unknown = f"is on the PCI bus, but {NO_DRIVER if driverless else why}"
         made += [Card(f"pci:{pci}", "GPU", pci=pci, kind="GPU", slot=slot_of(pci), error=unknown) for pci in missing]
     return made
 

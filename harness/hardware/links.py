@@ -11,6 +11,7 @@ from harness.devices.nvidia import bus_id
 from harness.hardware.machine import Pair, PairLink
 
 if TYPE_CHECKING:
+    from harness.devices.nvidia import Card as DriverCard
     from harness.hardware.nvml import Nvml
     from harness.records import Card
 
@@ -69,6 +70,20 @@ def read_links(nvml: Nvml, cards: Sequence[Card], present: Sequence[Card]) -> di
         return _PCIE_WAYS.get(level, "PCIe") if level is not None else "PCIe"
 
     return pair_links(cards, links, way)
+
+
+def joined_by_switches(nvml: Nvml, cards: Sequence[DriverCard]) -> bool | None:
+    """Whether NVSwitches join the cards, so that they need a fabric manager; ``None`` if the links do not say."""
+    known = {card.pci.lower() for card in cards if card.pci is not None}
+    readings = [(nvml.reading(card.uuid, 0.0), nvml.handle(card.uuid)) for card in cards]
+    if any(reading.details.fabric for reading, _ in readings):
+        return True
+    linked = [handle for reading, handle in readings if reading.nvlinks_total and handle is not None]
+    links = [_card_links(nvml, handle, known) for handle in linked]
+    if any(each.to_switch for each in links):
+        return True
+    # Links that lead to other cards need none; those that are down do not say where they lead.
+    return None if any(not each.to_cards for each in links) else False
 
 
 def _card_links(nvml: Nvml, handle: Any, known: Collection[str]) -> CardLinks:

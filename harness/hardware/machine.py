@@ -6,7 +6,7 @@ All calls are synchronous: when one returns, its work is done, and ``clock_s`` t
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 from harness.checking.check import Hardware
@@ -114,6 +114,32 @@ class PairLink:
 
 
 @dataclass(frozen=True, slots=True)
+class Failure:
+    """The error with which NVML answers a query: its number and its text."""
+
+    code: int
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Details:
+    """What a card says beside its sensors: settings, counters of each NVLink, and which queries fail.
+
+    ``links`` are counts by the number of the link and the kind of error; ``failed`` has an entry for each field of a
+    reading that exists on the card and could not be read.
+    """
+
+    ecc_on: bool | None = None
+    persistent: bool | None = None
+    #: The power limit that the card was made for, in watts.
+    power_default_w: float | None = None
+    #: NVML's state of the fabric: 0 without one, 1 not started, 2 in progress, 3 completed.
+    fabric: int | None = None
+    links: Mapping[tuple[int, str], int] = field(default_factory=dict)
+    failed: Mapping[str, Failure] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
 class Reading:
     """The sensors of a card at one moment; ``None`` for what it does not report.
 
@@ -151,6 +177,7 @@ class Reading:
     retired_pending: bool | None = None
     #: NVML's number of what the driver asks for; 0 for nothing.
     recovery_action: int | None = None
+    details: Details = field(default_factory=Details, compare=False)
 
     @property
     def pcie_peak_gbs(self) -> float | None:

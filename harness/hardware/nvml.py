@@ -1,16 +1,18 @@
 """Sensors: of NVIDIA's cards through NVML, of CPUs through the kernel. Which cards exist, ``devices.nvidia`` reads.
 
-Each query may fail on its own (a card without ECC, a driver in a container that refuses one); its field is then
-``None``. No query needs privileges, and none starts CUDA.
+Each query may fail on its own, and its field is then ``None``. Only NOT_SUPPORTED says that a card lacks the sensor:
+any other error is kept in ``details.failed``. No query needs privileges, and none starts CUDA.
 """
 
 from __future__ import annotations
 
+import ctypes
 from collections.abc import Callable, Iterable
+from functools import partial
 from typing import Any, TypeVar
 
 from harness.devices.nvidia import open_nvml
-from harness.hardware.machine import Reading
+from harness.hardware.machine import Details, Failure, Reading
 from harness.records import Card
 
 _T = TypeVar("_T")
@@ -28,8 +30,11 @@ _REASONS = (
     "HwPowerBrakeSlowdown",
     "DisplayClockSetting",
 )
-#: NVML's error where nothing has come in the time given.
-_TIMEOUT = 10
+#: NVML's errors: of what a card lacks, of a link or a field that this driver does not have, of a function that it does
+#: not have, and where nothing has come in the time given.
+_NOT_SUPPORTED, _NO_SUCH, _NO_FUNCTION, _TIMEOUT = 3, 2, 13, 10
+#: The counters of an NVLink, by the end of the names of NVML's constants.
+LINK_ERRORS = {"replay": "REPLAY", "recovery": "RECOVERY", "CRC flit error": "CRC_FLIT", "CRC data error": "CRC_DATA"}
 
 #: What Linux's drivers call the sensor of a whole CPU: Intel, AMD, Arm boards, and ACPI as the last resort.
 _CPU_SENSORS = ("coretemp", "k10temp", "zenpower", "cpu_thermal", "acpitz")
@@ -81,6 +86,7 @@ class Nvml:
         self._handles: dict[str, Any] = {}
         self._events: dict[str, Any] = {}
         self._xids: dict[str, list[int]] = {}
+        self._failed: dict[str, Failure] = {}
 
     @classmethod
     def load(cls) -> Nvml:
@@ -105,29 +111,36 @@ class Nvml:
 
     def reading(self, uuid: str, at_s: float) -> Reading:
         """Read the sensors of the card with this UUID."""
+        self._failed = {}
         handle = self.handle(uuid)
         if handle is None:
-            return Reading(at_s)
+            return Reading(at_s, details=Details(failed=self._failed))
+        links = self._link_errors(handle, states := self._link_states(handle))
         return Reading(
             at_s=at_s,
-            clock_mhz=self._number("ClockInfo", handle, "NVML_CLOCK_SM"),
-            clock_max_mhz=self._number("MaxClockInfo", handle, "NVML_CLOCK_SM"),
-            temperature_c=self._number("Temperature", handle, "NVML_TEMPERATURE_GPU"),
-            temperature_slowdown_c=self._number("TemperatureThreshold", handle, "NVML_TEMPERATURE_THRESHOLD_SLOWDOWN"),
-            power_w=self._number("PowerUsage", handle, scale=1e-3),
-            power_limit_w=self._number("EnforcedPowerLimit", handle, scale=1e-3),
-            utilization_percent=self._ask(lambda module: float(module.nvmlDeviceGetUtilizationRates(handle).gpu)),
+            clock_mhz=self._number("clock_mhz", "ClockInfo", handle, "NVML_CLOCK_SM"),
+            clock_max_mhz=self._number("clock_max_mhz", "MaxClockInfo", handle, "NVML_CLOCK_SM"),
+            temperature_c=self._number("temperature_c", "Temperature", handle, "NVML_TEMPERATURE_GPU"),
+            temperature_slowdown_c=self._number(
+                "temperature_slowdown_c", "TemperatureThreshold", handle, "NVML_TEMPERATURE_THRESHOLD_SLOWDOWN"
+            ),
+            power_w=self._number("power_w", "PowerUsage", handle, scale=1e-3),
+            power_limit_w=self._number("power_limit_w", "EnforcedPowerLimit", handle, scale=1e-3),
+            utilization_percent=self._ask(
+                lambda module: float(module.nvmlDeviceGetUtilizationRates(handle).gpu), "utilization_percent"
+            ),
             throttle_reasons=self._throttle_reasons(handle),
-            ecc_corrected=self._ecc(handle, "NVML_MEMORY_ERROR_TYPE_CORRECTED"),
-            ecc_uncorrected=self._ecc(handle, "NVML_MEMORY_ERROR_TYPE_UNCORRECTED"),
+            ecc_corrected=self._ecc(handle, "ecc_corrected", "NVML_MEMORY_ERROR_TYPE_CORRECTED"),
+            ecc_uncorrected=self._ecc(handle, "ecc_uncorrected", "NVML_MEMORY_ERROR_TYPE_UNCORRECTED"),
             **self._repairs(handle),
-            pcie_generation=self._count("CurrPcieLinkGeneration", handle),
-            pcie_generation_max=self._count("MaxPcieLinkGeneration", handle),
-            pcie_width=self._count("CurrPcieLinkWidth", handle),
-            pcie_width_max=self._count("MaxPcieLinkWidth", handle),
-            pcie_replays=self._count("PcieReplayCounter", handle),
-            **self._nvlinks(handle),
+            pcie_generation=self._count("CurrPcieLinkGeneration", handle, "pcie_generation"),
+            pcie_generation_max=self._count("MaxPcieLinkGeneration", handle, "pcie_generation_max"),
+            pcie_width=self._count("CurrPcieLinkWidth", handle, "pcie_width"),
+            pcie_width_max=self._count("MaxPcieLinkWidth", handle, "pcie_width_max"),
+            pcie_replays=self._count("PcieReplayCounter", handle, "pcie_replays"),
+            **self._nvlinks(handle, states, links),
             xid=self._xid(uuid, handle),
+            details=self._details(handle, links),
         )
 
     @property
@@ -139,24 +152,24 @@ class Nvml:
         """Return the value of a field, by the name of its number."""
         return self._ask(lambda module: _field(module, handle, name))
 
-    def _number(self, query: str, handle: Any, constant: str = "", scale: float = 1.0) -> float | None:
+    def _number(self, sensor: str, query: str, handle: Any, constant: str = "", scale: float = 1.0) -> float | None:
         """Ask ``nvmlDeviceGet<query>``, with the value of a constant as its second argument."""
 
         def ask(module: Any) -> float:
             arguments = [getattr(module, constant)] if constant else []
             return float(getattr(module, f"nvmlDeviceGet{query}")(handle, *arguments)) * scale
 
-        return self._ask(ask)
+        return self._ask(ask, sensor)
 
-    def _count(self, query: str, handle: Any) -> int | None:
-        return self._ask(lambda module: int(getattr(module, f"nvmlDeviceGet{query}")(handle)))
+    def _count(self, query: str, handle: Any, sensor: str = "", absent: tuple[int, ...] = ()) -> int | None:
+        return self._ask(lambda module: int(getattr(module, f"nvmlDeviceGet{query}")(handle)), sensor, absent)
 
     def handle(self, uuid: str) -> Any | None:
         """Return NVML's handle of the card, or of the card of a slice; ``None`` if it knows none."""
         if uuid not in self._handles:
             # Older releases of nvidia-ml-py accept only bytes.
-            for name in (uuid, uuid.encode()):
-                handle = self.call("nvmlDeviceGetHandleByUUID", name)
+            for name, sensor in ((uuid, ""), (uuid.encode(), "all sensors")):
+                handle = self._ask(partial(_called, "nvmlDeviceGetHandleByUUID", name), sensor)
                 if handle is not None:
                     if uuid.startswith("MIG-"):
                         # A slice has no sensors: those of its card count.
@@ -167,46 +180,57 @@ class Nvml:
         return self._handles.get(uuid)
 
     def _throttle_reasons(self, handle: Any) -> tuple[str, ...] | None:
-        for query in ("CurrentClocksEventReasons", "CurrentClocksThrottleReasons"):  # the second one: older drivers
-            mask = self._count(query, handle)
+        for query, absent in (
+            ("CurrentClocksEventReasons", (_NO_FUNCTION,)),
+            ("CurrentClocksThrottleReasons", ()),  # older drivers
+        ):
+            mask = self._count(query, handle, "throttle_reasons", absent)
             if mask is not None:
                 return tuple(name for bit, name in enumerate(_REASONS) if mask >> bit & 1)
         return None
 
-    def _ecc(self, handle: Any, kind: str) -> int | None:
+    def _ecc(self, handle: Any, sensor: str, kind: str) -> int | None:
         """Return the errors since the driver was loaded: those of years ago say nothing of a card that was mended."""
         return self._ask(
             lambda module: int(
                 module.nvmlDeviceGetTotalEccErrors(handle, getattr(module, kind), module.NVML_VOLATILE_ECC)
-            )
+            ),
+            sensor,
         )
 
     def _repairs(self, handle: Any) -> dict[str, Any]:
-        rows = self.call("nvmlDeviceGetRemappedRows", handle)
-        pages = self._ask(lambda module: len(module.nvmlDeviceGetRetiredPages(handle, 1)))
+        rows = self._ask(lambda module: module.nvmlDeviceGetRemappedRows(handle), "remapped_rows")
+        pages = self._ask(lambda module: len(module.nvmlDeviceGetRetiredPages(handle, 1)), "retired_pages")
         return {
             "remapped_rows": None if rows is None else int(rows[0]) + int(rows[1]),
             "remap_pending": None if rows is None else bool(rows[2]),
             "remap_failed": None if rows is None else bool(rows[3]),
             "retired_pages": pages,
-            "retired_pending": self._ask(lambda module: bool(module.nvmlDeviceGetRetiredPagesPendingStatus(handle))),
+            "retired_pending": self._ask(
+                lambda module: bool(module.nvmlDeviceGetRetiredPagesPendingStatus(handle)), "retired_pages"
+            ),
             "recovery_action": self.field(handle, "NVML_FI_DEV_GET_GPU_RECOVERY_ACTION"),
         }
 
-    def _nvlinks(self, handle: Any) -> dict[str, Any]:
+    def _link_states(self, handle: Any) -> list[int]:
+        states = []
+        for link in range(self.most_links):
+            query = partial(_called, "nvmlDeviceGetNvLinkState", handle, link)
+            state = self._ask(query, "nvlinks_active", (_NO_SUCH,))
+            if state is not None:
+                states.append(int(state))
+        return states
+
+    def _nvlinks(self, handle: Any, states: list[int], links: dict[tuple[int, str], int]) -> dict[str, Any]:
         """Count the links, and the active ones; nothing for a card without links."""
-        states = [
-            state
-            for link in range(self.most_links)
-            if (state := self.call("nvmlDeviceGetNvLinkState", handle, link)) is not None
-        ]
         if not states:
             return {}
+        resent = [count for (_, kind), count in links.items() if kind in ("replay", "recovery")]
         return {
             "nvlinks_active": sum(state == 1 for state in states),  # NVML_FEATURE_ENABLED
             "nvlinks_total": len(states),
             "nvlink_gbs": self.nvlink_gbs(handle),
-            "nvlink_errors": self._nvlink_errors(handle, len(states)),
+            "nvlink_errors": sum(resent) if resent else None,
         }
 
     def nvlink_gbs(self, handle: Any) -> float | None:
@@ -214,18 +238,34 @@ class Nvml:
         speed = self.field(handle, "NVML_FI_DEV_NVLINK_SPEED_MBPS_COMMON")
         return speed / 1000 if speed else None
 
-    def _nvlink_errors(self, handle: Any, links: int) -> int | None:
-        """Add up what all links resent and how often they were trained again."""
-        kinds = [getattr(self._module, f"NVML_NVLINK_ERROR_DL_{name}", None) for name in ("REPLAY", "RECOVERY")]
-        asked = [(link, kind) for link in range(links) for kind in kinds if kind is not None]
-        counts = [self.call("nvmlDeviceGetNvLinkErrorCounter", handle, *each) for each in asked]
-        known = [each for each in counts if each is not None]
-        return sum(map(int, known)) if known else None
+    def _link_errors(self, handle: Any, states: list[int]) -> dict[tuple[int, str], int]:
+        """Count by link and kind what the links resent, how often they were trained again, and errors of their CRC."""
+        counts: dict[tuple[int, str], int] = {}
+        for kind, name in LINK_ERRORS.items():
+            number = getattr(self._module, f"NVML_NVLINK_ERROR_DL_{name}", None)
+            for link in range(len(states)) if number is not None else ():
+                query = partial(_called, "nvmlDeviceGetNvLinkErrorCounter", handle, link, number)
+                count = self._ask(query, "nvlink_errors", (_NO_SUCH,))
+                if count is None:
+                    break  # no link of the card has this counter
+                counts[link, kind] = int(count)
+        return counts
+
+    def _details(self, handle: Any, links: dict[tuple[int, str], int]) -> Details:
+        default = self._ask(lambda module: module.nvmlDeviceGetPowerManagementDefaultLimit(handle) * 1e-3)
+        return Details(
+            ecc_on=self._ask(lambda module: bool(module.nvmlDeviceGetEccMode(handle)[0])),
+            persistent=self._ask(lambda module: bool(module.nvmlDeviceGetPersistenceMode(handle))),
+            power_default_w=default,
+            fabric=self._ask(lambda module: _fabric(module, handle)),
+            links=links,
+            failed=self._failed,
+        )
 
     def _xid(self, uuid: str, handle: Any) -> tuple[int, ...] | None:
         """Return the critical errors since the first reading; ``None`` if the driver does not report any."""
         if uuid not in self._events:
-            self._events[uuid] = self._ask(lambda module: _register(module, handle))
+            self._events[uuid] = self._ask(lambda module: _register(module, handle), "xid")
             self._xids[uuid] = []
         events = self._events[uuid]
         if events is None:
@@ -236,24 +276,50 @@ class Nvml:
                 event = self._module.nvmlEventSetWait_v2(events, 0)
             except self._module.NVMLError as error:
                 # With a wait of 0 ms, no further event is an error (timeout).
-                return tuple(known) if known or getattr(error, "value", None) == _TIMEOUT else None
+                if getattr(error, "value", None) != _TIMEOUT:
+                    self._fails("xid", error)
+                    return tuple(known) or None
+                return tuple(known)
             if not int(event.eventType) & int(self._module.nvmlEventTypeXidCriticalError):
                 return tuple(known)
             known.append(int(event.eventData))
 
     def call(self, function: str, *arguments: Any) -> Any:
         """Call a function of NVML; ``None`` if it fails."""
-        return self._ask(lambda module: getattr(module, function)(*arguments))
+        return self._ask(partial(_called, function, *arguments))
 
-    def _ask(self, query: Callable[[Any], _T]) -> _T | None:
-        """Answer a query, with ``None`` if this driver, card or release of nvidia-ml-py cannot."""
+    def _ask(self, query: Callable[[Any], _T], sensor: str = "", absent: tuple[int, ...] = ()) -> _T | None:
+        """Answer a query, with ``None`` if this driver, card or release of nvidia-ml-py cannot.
+
+        An error is kept under the name of the ``sensor``, unless it says that there is none: NOT_SUPPORTED, or a number
+        in ``absent``.
+        """
         module = self._module
         if module is None:
             return None
         try:
             return query(module)
-        except (module.NVMLError, AttributeError, TypeError, ValueError):
+        except module.NVMLError as error:
+            if sensor and getattr(error, "value", None) not in (_NOT_SUPPORTED, *absent):
+                self._fails(sensor, error)
             return None
+        except (AttributeError, TypeError, ValueError):
+            return None
+
+    def _fails(self, sensor: str, error: Exception) -> None:
+        self._failed[sensor] = Failure(int(getattr(error, "value", 0) or 0), str(error))
+
+
+def _called(*call: Any) -> Any:
+    """Call a function of NVML: its name, its arguments, and the module."""
+    function, *arguments, module = call
+    return getattr(module, function)(*arguments)
+
+
+def _fabric(module: Any, handle: Any) -> int:
+    info = module.c_nvmlGpuFabricInfo_t()
+    module.nvmlDeviceGetGpuFabricInfo(handle, ctypes.byref(info))
+    return int(info.state)
 
 
 def _field(module: Any, handle: Any, name: str) -> int | None:

@@ -10,13 +10,26 @@ from harness.plural import plural
 from harness.records import Card, CardVerdict, Finding, RunRecord, Verdict
 from harness.report.printable import device_label, one_line, shortened
 
-#: Words of next steps, and the action that they come to; the first that occurs in any finding of a card counts.
+#: Words of next steps, and the action that they come to; the first that occurs in any finding of a card counts. What
+#: the driver asks for goes before everything else.
 _ACTIONS = (
+    ("could not repair its memory", "replace"),
+    ("asks for a reboot", "reboot the node"),
+    ("asks for a reset", "reset"),
+    ("asks for draining", "stop copies between GPUs, and start their programs again"),
+    ("asks for recovery of the IMEX", "restart nvidia-imex"),
     ("have it replaced", "replace"),
     ("out of service", "replace"),
     ("power the node off", "power the node off and on, and reseat"),
     ("--gpu-reset", "reset"),
+    ("access control", "switch off PCIe access control (ACS) and the IOMMU"),
+    ("switches between the GPUs", "look at the NVSwitches and the fabric manager"),
+    ("load NVIDIA's driver", "install or load the driver"),
+    ("install the driver's libraries", "install the driver's libraries"),
+    ("restart the container", "restart the container with its GPUs"),
+    ("give the container", "give the container its GPUs"),
     ("nvidia-fabricmanager", "start the fabric manager"),
+    ("uvm_disable_hmm", "switch off HMM in nvidia-uvm"),
     ("reboot the node", "reboot the node"),
     ("compatibility package", "remove CUDA's compatibility package"),
     ("from LD_LIBRARY_PATH", "remove the wrong library from LD_LIBRARY_PATH"),
@@ -27,9 +40,12 @@ _ACTIONS = (
     ("power cables", "look at its power supply"),
     ("swap it with", "swap with another, and see whether the fault moves"),
     ("to another slot", "move to another slot, and see whether the fault moves"),
+    ("nvidia-smi -rgc", "unlock its clocks"),
+    ("power table", "look at its power supply and the board's power limits"),
     ("nvidia-smi -pl", "raise its power limit"),
     ("newer slot", "move to another slot"),
     ("NVLink", "look at its NVLinks"),
+    ("TF_MIN_GPU_MULTIPROCESSOR_COUNT", "set TF_MIN_GPU_MULTIPROCESSOR_COUNT, or leave it out"),
     ("TF_CPP_MIN_LOG_LEVEL", "find out why TensorFlow skips it"),
     ("CUDA_VISIBLE_DEVICES", "look at CUDA_VISIBLE_DEVICES"),
     ("/dev/nvidia*", "look at the permissions of /dev/nvidia*"),
@@ -40,10 +56,14 @@ _ACTIONS = (
     ("another version of TensorFlow", "try another TensorFlow and driver"),
     ("the same VBIOS", "update its VBIOS"),
     ("by mistake", "find out whether it belongs here"),
+    ("in the program that used the card", "look at the program that used it; the card is not to blame"),
+    ("nvidia-smi -e 1", "switch its ECC on"),
     ("its ECC mode", "compare its ECC mode with that of the other cards"),
     ("watch", "watch"),
 )
 _ELSE, _LINK = "look at it", "look at the link between them"
+#: How a verdict names what several cards have in common.
+_MACHINE = "the machine"
 #: Findings shown of each card, and characters of each.
 _SHOWN, _LONGEST = 2, 110
 #: A first clause of so many characters says enough.
@@ -62,6 +82,8 @@ class _Case:
     pair: bool = False
     #: Whether the record has no entry of the card, so that a finding alone says where it is.
     unknown: bool = False
+    #: Whether several cards show the same, and something outside of them is to blame.
+    shared: bool = False
     findings: list[Finding] = field(default_factory=list)
 
     @property
@@ -78,7 +100,13 @@ class _Case:
             reasons.setdefault((each.kind, each.subject), _message(each, self.labels, self.unknown))
         texts = tuple(dict.fromkeys(reasons.values()))[:_SHOWN]
         return CardVerdict(
-            self.labels, _LINK if self.pair else action, strongest[0].severity, texts, len(self.findings), self.pair
+            self.labels,
+            _LINK if self.pair else action,
+            strongest[0].severity,
+            texts,
+            len(self.findings),
+            self.pair,
+            self.shared,
         )
 
 
@@ -91,10 +119,13 @@ def card_verdicts(record: RunRecord) -> list[CardVerdict]:
     for label, card in cards.items():
         key = card.uuid or label
         on_card[key] = (*on_card.get(key, ()), label)
-    cases: dict[tuple[str, ...], _Case] = {}
+    cases: dict[object, _Case] = {}
     for finding in (each for result in record.results for each in result.findings):
         label = device_label(finding.device)
-        if finding.pair:
+        if finding.devices:
+            labels = tuple(device_label(each) for each in finding.devices)
+            cases.setdefault((labels, _action_of(finding)), _Case(labels, shared=True)).findings.append(finding)
+        elif finding.pair:
             cases.setdefault(finding.pair, _Case(finding.pair, pair=True)).findings.append(finding)
         elif label in cards:
             labels = on_card[cards[label].uuid or label]
@@ -124,8 +155,8 @@ def verdict_lines(record: RunRecord) -> Iterator[str]:
 
 def others(record: RunRecord, verdicts: Iterable[CardVerdict]) -> str:
     """Say of the other GPUs that they are healthy, but not after a check that may have missed a fault."""
-    named = {label for each in verdicts for label in each.labels}
-    count = sum(card.is_gpu and card.label not in named for card in record.cards)
+    named = {label for each in verdicts if not each.shared for label in each.labels}
+    count = sum(card.is_gpu and card.label not in named and card.error is None for card in record.cards)
     if not count:
         return ""
     lost = [each.check for each in record.results if any(finding.kind == "error" for finding in each.findings)]
@@ -133,14 +164,17 @@ def others(record: RunRecord, verdicts: Iterable[CardVerdict]) -> str:
     lost += [each.check for each in record.results if each.verdict is Verdict.FAIL and each.exercised.nothing]
     lost += [each.check for each in record.results if each.verdict is Verdict.UNKNOWN]
     lost = list(dict.fromkeys(lost))
+    other = plural(count, "other GPU" if named else "GPU")
     if not lost and record.complete:
-        return f"{plural(count, 'other GPU')} healthy"
+        return f"{other} {'healthy' if named else 'otherwise healthy'}"
     which = f"not completed: {', '.join(lost)}" if lost else "the run was interrupted"
-    return f"{plural(count, 'other GPU')} without a finding ({which})"
+    return f"{other} without a finding{'' if named else ' of its own'} ({which})"
 
 
 def subject(verdict: CardVerdict, cards: Mapping[str, Card]) -> str:
     """Name the card, or both ends of a link, with what identifies them."""
+    if verdict.shared:
+        return f"{_MACHINE} ({', '.join(verdict.labels)})"
     if not verdict.pair:
         return _named(", ".join(verdict.labels), cards.get(verdict.labels[0]))
     return " -> ".join(_named(label, cards.get(label), short=True) for label in verdict.labels)
@@ -149,8 +183,9 @@ def subject(verdict: CardVerdict, cards: Mapping[str, Card]) -> str:
 def _summary(verdicts: Iterable[CardVerdict]) -> list[str]:
     by_action: dict[str, list[str]] = {}
     for each in verdicts:
-        name = " -> ".join(each.labels) if each.pair else ", ".join(each.labels)
-        by_action.setdefault(each.action, []).append(name)
+        name = " -> ".join(each.labels) if each.pair else _MACHINE if each.shared else ", ".join(each.labels)
+        names = by_action.setdefault(each.action, [])
+        names += [name] if name not in names else []
     return [f"{', '.join(names)}: {action}" for action, names in by_action.items()]
 
 
@@ -196,7 +231,9 @@ def _strength(finding: Finding) -> tuple[bool, int, bool]:
 
 
 def _action_of(finding: Finding) -> tuple[int, str]:
+    # What to do if the first step does not help is for later.
+    first = finding.next_step.partition("; if ")[0]
     for rank, (words, action) in enumerate(_ACTIONS):
-        if words in finding.next_step:
+        if words in first:
             return rank, action
     return len(_ACTIONS), _ELSE

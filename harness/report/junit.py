@@ -49,7 +49,7 @@ def _properties(suite: ET.Element, record: RunRecord) -> None:
         "level": record.level,
         "devices": record.spec,
         "described_machine": str(record.described).lower(),
-        **{" -> ".join(each.labels) if each.pair else ", ".join(each.labels): each.action for each in actions},
+        **{(" -> " if each.pair else ", ").join(each.labels): each.action for each in actions},
     }
     element = ET.SubElement(suite, "properties")
     for name, value in facts.items():

@@ -74,7 +74,8 @@ def _same_skip(one: CheckResult, other: CheckResult) -> bool:
 def _all_about_gpus(result: CheckResult) -> bool:
     """Whether the lines on top say what the findings come to. The record has each."""
     return bool(result.findings) and all(
-        each.pair or device_label(each.device).startswith(("GPU:", "nvml:", "pci:")) for each in result.findings
+        each.pair or each.devices or device_label(each.device).startswith(("GPU:", "nvml:", "pci:"))
+        for each in result.findings
     )
 
 

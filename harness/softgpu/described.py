@@ -30,7 +30,7 @@ class DescribedGpus:
     """``count`` software GPUs as TensorFlow sees them, the answers of the driver's libraries, and lines of faults.
 
     ``numbers`` are the driver's numbers of the GPUs in TensorFlow's order, and ``sizes_mib`` their memory; ``visible``
-    is ``CUDA_VISIBLE_DEVICES``.
+    is ``CUDA_VISIBLE_DEVICES``. ``log`` are lines that TensorFlow writes when it looks for GPUs.
     """
 
     count: int
@@ -40,6 +40,7 @@ class DescribedGpus:
     faults: tuple[str, ...]
     numbers: tuple[int, ...]
     visible: str | None = None
+    log: tuple[str, ...] = ()
 
     def memory_of(self, number: int) -> int:
         """The memory of a GPU, in MiB."""
@@ -88,6 +89,8 @@ def plant_faults(library: ctypes.CDLL, machine: DescribedGpus) -> None:
             machine.name, "fault", problem.decode(), "ops that compute something on a GPU, such as MatMul"
         )
     drivers = install_driver(machine)
+    for line in machine.log:
+        os.write(2, f"{line}\n".encode())  # as TensorFlow does, past Python's own stream
     library.harness_softgpu_share_work(str(drivers.work_path).encode())
     for device, number in enumerate(machine.numbers):
         library.harness_softgpu_number_card(device, number)

@@ -6,7 +6,8 @@ from typing import get_args
 
 from pydantic import Field
 
-from harness.devices.described.fault_tables import CUDA_VERSION, VERSION, Fault, FaultTable
+from harness.devices.described.fault_tables import CUDA_VERSION, VERSION, FaultTable
+from harness.devices.described.faults import Fault
 from harness.devices.toml_file import Table
 
 #: The version of the schema in this module. Earlier ones stay readable.
@@ -44,6 +45,10 @@ class CardsTable(Table):
         default_factory=list,
         description="a list of the sensors that the cards lack, such as ['ecc_corrected', 'power_w']",
     )
+    on_chip: bool = Field(
+        default=False,
+        description="true or false (whether the GPU is on the chip of the processor, without memory of its own)",
+    )
     exclusive: bool = Field(default=False, description="true or false (whether only one process may use a card)")
     slices: int = Field(
         default=0, ge=0, le=7, description="an integer from 0 to 7 (MIG slices of each card; 0: MIG is off)"
@@ -70,6 +75,9 @@ class CardTable(Table):
         le=65536,
         description="an integer from 16 to 65,536 (the MiB of memory of the software GPU)",
     )
+    multiprocessors: int | None = Field(
+        default=None, ge=1, le=1024, description="an integer from 1 to 1024 (multiprocessors of the card)"
+    )
     vbios: str | None = Field(default=None, pattern=_LINE, description="a version, such as '96.00.30.00.02'")
     board_part: str | None = Field(
         default=None, pattern=_LINE, description="a part number, such as '692-2G506-0200-000'"
@@ -83,6 +91,7 @@ class SoftwareTable(Table):
     driver_cuda: str = Field(default="12.8", pattern=CUDA_VERSION, description="a version, such as '12.8'")
     cudnn: str = Field(default="9.3.0", pattern=VERSION, description="a version, such as '9.3.0'")
     nccl: str = Field(default="2.25.1", pattern=VERSION, description="a version, such as '2.25.1'")
+    container: bool = Field(default=False, description="true or false (whether all this is seen from a container)")
     visible: str | None = Field(
         default=None, pattern=_PERHAPS_EMPTY, description="a value of CUDA_VISIBLE_DEVICES, such as '3,1'"
     )

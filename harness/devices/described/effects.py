@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from harness.devices.described import fault_tables as tables
+from harness.devices.described import driver_tables, fault_tables as tables
 from harness.devices.described.order import model_of, nvlinks_of, order_of, software_mib_of
 from harness.devices.described.state import gpus_of, remaps_rows
 from harness.devices.toml_file import did_you_mean
@@ -18,7 +18,7 @@ _WORDS = 2**20 // 8
 #: The smallest relative error that changes a number of a type: from 1 to the next one.
 _ROUNDING = {"float16": 2.0**-10, "bfloat16": 2.0**-7, "float32": 2.0**-23, "float64": 2.0**-52}
 #: Keys that say where a fault is.
-_PLACE = ("card", "pair", "cards", "op", "dtype", "word", "bit", "call", "algorithm", "library")
+_PLACE = ("card", "pair", "cards", "op", "dtype", "word", "bit", "call", "algorithm", "library", "error", "links")
 _SAME = (
     "a fault that changes the machine; this one changes nothing, or something else in the file hides it: another "
     "fault, a value in [software], or sensors that are off (cards.sensors, cards.without)"
@@ -45,6 +45,16 @@ def without_effect(description: Description, fault: tables.FaultTable) -> tuple[
             f"up to {links}, the number of NVLinks of this card" if links else "a card with NVLinks; this one has none"
         )
         return "links", fault.links, accepted
+    if isinstance(fault, driver_tables.NvlinkErrors):
+        links = nvlinks_of(description, fault.card)
+        if max(fault.links) >= links:
+            return "links", fault.links, f"numbers below {links}, the number of NVLinks of this card"
+        if not fault.old and not fault.per_s:
+            return "per_s", fault.per_s, "a number above 0, or `old` above 0"
+    if (mhz := getattr(fault, "mhz", None)) is not None and mhz >= model.clock_max_mhz:
+        return "mhz", mhz, f"less than {model.clock_max_mhz:g}, the highest clock of the card"
+    if isinstance(fault, driver_tables.PowerCap) and fault.watts >= model.power_limit_w:
+        return "watts", fault.watts, f"less than {model.power_limit_w:g}, the power limit of the card"
     if isinstance(fault, tables.StuckBit) and fault.word >= (words := software_mib * _WORDS):
         return "word", fault.word, f"less than {words:,}, the number of 64-bit words in {software_mib} MiB"
     if isinstance(fault, tables.Leak) and fault.bytes_per_step > software_mib * 2**20:
@@ -59,7 +69,7 @@ def without_effect(description: Description, fault: tables.FaultTable) -> tuple[
                 fault.driver_cuda,
                 f"a version before {newer}, the major version of `driver_cuda` in [software]",
             )
-    if isinstance(fault, tables.CollectiveDrop) and len(_seen(description)) < 2:
+    if isinstance(fault, tables.CollectiveDrop | driver_tables.CollectiveHang) and len(_seen(description)) < 2:
         return "kind", fault.kind, "another kind; a collective needs two cards that TensorFlow sees"
     if isinstance(fault, tables.BitFlip):
         size = int("".join(filter(str.isdigit, fault.dtype or "int8"))) // 8

@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal, Union, get_args
+from typing import Annotated, Literal, get_args
 
 from pydantic import BeforeValidator, Field
 
@@ -21,7 +21,7 @@ _OP = "^[A-Za-z_][A-Za-z0-9_]*$"
 CUDA_VERSION = r"^\d{1,2}(\.\d)?$"
 VERSION = r"^\d+(\.\d+)*$"
 #: What a card, a driver or a run can count: more never comes up.
-_MOST = 10**12
+MOST_COUNTED = 10**12
 
 FloatType = Literal["float16", "bfloat16", "float32", "float64"]
 NumberType = Literal["int8", "uint8", "int16", "uint16", "int32", "int64", "complex64", "complex128", FloatType]
@@ -32,7 +32,9 @@ class FaultTable(Table):
     """Base of all faults."""
 
 
-class _OnCard(FaultTable):
+class OnCard(FaultTable):
+    """A fault of one card."""
+
     card: int = Field(ge=0, description=_CARD)
 
 
@@ -44,21 +46,21 @@ class OnPair(FaultTable):
     probability: _Probability = 1.0
 
 
-class LinkWidth(_OnCard):
+class LinkWidth(OnCard):
     """The PCIe link runs with fewer lanes."""
 
     kind: Literal["link-width"]
     width: Literal[1, 2, 4, 8] = Field(default=4, description="1, 2, 4 or 8 (PCIe lanes)")
 
 
-class LinkGeneration(_OnCard):
+class LinkGeneration(OnCard):
     """The PCIe link stays at an older generation, under load too."""
 
     kind: Literal["link-generation"]
     generation: int = Field(default=1, ge=1, le=5, description="a PCIe generation from 1 to 5")
 
 
-class Hot(_OnCard):
+class Hot(OnCard):
     """The card heats up under load until it slows down."""
 
     kind: Literal["hot"]
@@ -67,7 +69,7 @@ class Hot(_OnCard):
     )
 
 
-class Ecc(_OnCard):
+class Ecc(OnCard):
     """Memory errors grow while the card is in use."""
 
     kind: Literal["ecc"]
@@ -76,25 +78,25 @@ class Ecc(_OnCard):
     old_corrected: int = Field(
         default=OLD_CORRECTED,
         ge=0,
-        le=_MOST,
+        le=MOST_COUNTED,
         description="an integer from 0 to 10^12 (corrected errors before the driver was loaded)",
     )
     old_uncorrected: int = Field(
         default=0,
         ge=0,
-        le=_MOST,
+        le=MOST_COUNTED,
         description="an integer from 0 to 10^12 (uncorrected errors before the driver was loaded)",
     )
 
 
-class RowRemap(_OnCard):
+class RowRemap(OnCard):
     """A row of the memory waits for a reset to be replaced, or cannot be replaced."""
 
     kind: Literal["row-remap"]
     state: Literal["pending", "failed"] = Field(default="pending", description="'pending' or 'failed'")
 
 
-class RetiredPages(_OnCard):
+class RetiredPages(OnCard):
     """Pages of the memory were retired, as on cards before the A100."""
 
     kind: Literal["retired-pages"]
@@ -104,14 +106,14 @@ class RetiredPages(_OnCard):
     )
 
 
-class PowerLimit(_OnCard):
+class PowerLimit(OnCard):
     """Somebody has lowered the power limit."""
 
     kind: Literal["power-limit"]
     watts: float = Field(default=350.0, gt=0, description="a number above 0 (watts)")
 
 
-class MemoryHeld(_OnCard):
+class MemoryHeld(OnCard):
     """A process that is no longer alive still holds memory."""
 
     kind: Literal["memory-held"]
@@ -152,16 +154,19 @@ class NvmlError(FaultTable):
     )
 
 
-class Lost(_OnCard):
+class Lost(OnCard):
     """The card falls off the bus, at once or in the middle of a run."""
 
     kind: Literal["lost"]
     after_ops: int = Field(
-        default=0, ge=0, le=_MOST, description="an integer from 0 to 10^12 (ops that the card runs before it is lost)"
+        default=0,
+        ge=0,
+        le=MOST_COUNTED,
+        description="an integer from 0 to 10^12 (ops that the card runs before it is lost)",
     )
 
 
-class NoWrite(_OnCard):
+class NoWrite(OnCard):
     """A kernel returns without having written its result."""
 
     kind: Literal["no-write"]
@@ -169,7 +174,7 @@ class NoWrite(_OnCard):
     probability: _Probability = 1.0
 
 
-class Nondeterministic(_OnCard):
+class Nondeterministic(OnCard):
     """Sums of floats differ from run to run in their last bit."""
 
     kind: Literal["nondeterministic"]
@@ -200,7 +205,7 @@ class PairFlip(OnPair):
     kind: Literal["pair-flip"]
 
 
-class BitFlip(_OnCard):
+class BitFlip(OnCard):
     """A result computed on the card sometimes has a flipped bit."""
 
     kind: Literal["bit-flip"]
@@ -235,13 +240,13 @@ class BitFlip(_OnCard):
     )
 
 
-class WrongCard(_OnCard):
+class WrongCard(OnCard):
     """Every matrix product and convolution on the card is wrong at one element, always the same."""
 
     kind: Literal["wrong-card"]
 
 
-class WrongArithmetic(_OnCard):
+class WrongArithmetic(OnCard):
     """Results of one dtype are wrong on the card by a relative error."""
 
     kind: Literal["wrong-arithmetic"]
@@ -249,7 +254,7 @@ class WrongArithmetic(_OnCard):
     relative_error: float = Field(default=1e-2, gt=0, description="a number above 0")
 
 
-class Slow(_OnCard):
+class Slow(OnCard):
     """The card computes at a fraction of its rate."""
 
     kind: Literal["slow"]
@@ -258,13 +263,13 @@ class Slow(_OnCard):
     )
 
 
-class Missing(_OnCard):
+class Missing(OnCard):
     """The driver sees the card, TensorFlow does not."""
 
     kind: Literal["missing"]
 
 
-class Absent(_OnCard):
+class Absent(OnCard):
     """Neither the driver nor TensorFlow sees the card: only ``--require`` notices."""
 
     kind: Literal["absent"]
@@ -277,14 +282,14 @@ class Misnumbered(FaultTable):
     cards: list[int] = Field(min_length=2, max_length=2, description="two cards, such as [0, 1]")
 
 
-class StuckAllocation(_OnCard):
+class StuckAllocation(OnCard):
     """A share of the memory is reported as free but unavailable."""
 
     kind: Literal["stuck-allocation"]
     share: float = Field(default=0.5, gt=0, le=1, description="a number above 0, up to 1 (the share of the memory)")
 
 
-class StuckBit(_OnCard):
+class StuckBit(OnCard):
     """One bit of one memory cell keeps its value."""
 
     kind: Literal["stuck-bit"]
@@ -295,28 +300,28 @@ class StuckBit(_OnCard):
     value: Literal[0, 1] = Field(default=1, description="0 or 1 (what the bit always reads)")
 
 
-class Leak(_OnCard):
+class Leak(OnCard):
     """Each matrix product or convolution leaks memory."""
 
     kind: Literal["leak"]
     bytes_per_step: int = Field(default=2**20, ge=1, description="an integer, 1 or more (bytes leaked by each op)")
 
 
-class Replays(_OnCard):
+class Replays(OnCard):
     """The PCIe link has to resend packets."""
 
     kind: Literal["replays"]
     per_s: float = Field(default=50.0, gt=0, le=1e9, description="a number above 0, up to 1e9 (packets a second)")
 
 
-class NvlinkDown(_OnCard):
+class NvlinkDown(OnCard):
     """NVLinks of the card are down."""
 
     kind: Literal["nvlink-down"]
     links: int = Field(default=1, ge=1, description="an integer, 1 or more (NVLinks that are down)")
 
 
-class Xid(_OnCard):
+class Xid(OnCard):
     """The driver reports an error of the card while the card works."""
 
     kind: Literal["xid"]
@@ -324,7 +329,7 @@ class Xid(_OnCard):
     after_s: float = Field(default=0.5, ge=0, description="a number, 0 or more (seconds of work before the error)")
 
 
-class CollectiveDrop(_OnCard):
+class CollectiveDrop(OnCard):
     """Collective ops leave out what the card contributes."""
 
     kind: Literal["collective-drop"]
@@ -356,44 +361,3 @@ class KernelsMissing(FaultTable):
     """The TensorFlow wheel has neither machine code nor PTX for the compute capability of the cards."""
 
     kind: Literal["kernels-missing"]
-
-
-Fault = Annotated[
-    Union[  # noqa: UP007 - a long list reads better so
-        LinkWidth,
-        LinkGeneration,
-        Hot,
-        Ecc,
-        RowRemap,
-        RetiredPages,
-        PowerLimit,
-        MemoryHeld,
-        CudaUnavailable,
-        NvmlError,
-        Lost,
-        NoWrite,
-        Nondeterministic,
-        Stale,
-        Shifted,
-        Zeros,
-        PairFlip,
-        BitFlip,
-        WrongCard,
-        WrongArithmetic,
-        Slow,
-        Missing,
-        Absent,
-        Misnumbered,
-        StuckAllocation,
-        StuckBit,
-        Leak,
-        Replays,
-        NvlinkDown,
-        Xid,
-        CollectiveDrop,
-        LibraryMissing,
-        DriverTooOld,
-        KernelsMissing,
-    ],
-    Field(discriminator="kind"),
-]

@@ -41,6 +41,19 @@ MODELS: dict[str, Model] = {
     "NVIDIA GeForce RTX 4090": Model("8.9", 4, clock_max_mhz=2520.0, power_limit_w=450.0),
 }
 
+#: Multiprocessors of small cards, which TensorFlow leaves out beside larger ones (NVIDIA's specifications).
+MULTIPROCESSORS = {
+    "GeForce GT 1030": 3,
+    "GeForce GTX 1050": 5,
+    "GeForce GTX 1050 Ti": 6,
+    "Quadro P400": 2,
+    "Quadro P600": 3,
+    "Quadro P620": 4,
+    "Quadro P1000": 5,
+    "T400": 6,
+    "T400 4GB": 6,
+}
+
 
 @lru_cache
 def model_named(name: str) -> Model:

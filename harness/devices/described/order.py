@@ -6,7 +6,8 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from harness.devices.described import fault_tables as tables
-from harness.devices.described.models import Model, model_named
+from harness.devices.described.driver_tables import BusOnly
+from harness.devices.described.models import MULTIPROCESSORS, Model, model_named
 from harness.devices.nvidia import visible_cards
 
 if TYPE_CHECKING:
@@ -36,7 +37,7 @@ class _Slot(NamedTuple):
 def order_of(description: Description) -> Order:
     """Leave out the cards that are absent, missing or hidden by ``CUDA_VISIBLE_DEVICES``."""
     faults = description.fault
-    absent = {fault.card for fault in faults if isinstance(fault, tables.Absent)}
+    absent = {fault.card for fault in faults if isinstance(fault, tables.Absent | BusOnly)}
     missing = {fault.card for fault in faults if isinstance(fault, tables.Missing)}
     missing |= {fault.card for fault in faults if isinstance(fault, tables.Lost) and not fault.after_ops}
     by_driver = [slot for slot in range(description.cards.count) if slot not in absent]
@@ -99,6 +100,19 @@ def nvlinks_joining(description: Description, one: int, other: int) -> int:
     if bridges:
         return sum(each[2] for each in bridges if {one, other} == set(each[:2]))
     return min(nvlinks_of(description, one), nvlinks_of(description, other))
+
+
+def on_bus(description: Description) -> tuple[int, ...]:
+    """Return the slots of the cards that are on the PCI bus, those too that the driver does not know."""
+    more = {fault.card for fault in description.fault if isinstance(fault, BusOnly)}
+    return tuple(sorted({*order_of(description).by_driver, *more}))
+
+
+def multiprocessors_of(description: Description, slot: int) -> int | None:
+    """Return how many multiprocessors a card has; ``None`` if that is unknown."""
+    own = own_table(description, slot)
+    given = own.multiprocessors if own is not None else None
+    return given or MULTIPROCESSORS.get(name_of(description, slot).removeprefix("NVIDIA "))
 
 
 def kernels_of(description: Description) -> tuple[tuple[str, ...], tuple[str, ...]]:

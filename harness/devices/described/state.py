@@ -7,8 +7,9 @@ from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
-from harness.devices.described import fault_tables as tables
+from harness.devices.described import driver_tables, fault_tables as tables
 from harness.devices.described.description import SENSORS, Description
+from harness.devices.described.driver_state import sensed_by_driver
 from harness.devices.described.models import NVLINK_SHARE, PCIE_LANE_GBS, Model
 from harness.devices.described.nvml_errors import NVML_ERRORS
 from harness.devices.described.order import (
@@ -16,9 +17,11 @@ from harness.devices.described.order import (
     VBIOS,
     kernels_of,
     model_of,
+    multiprocessors_of,
     name_of,
     nvlinks_joining,
     nvlinks_of,
+    on_bus,
     order_of,
     own_table,
     pci_of,
@@ -30,6 +33,8 @@ from harness.devices.described.order import (
 from harness.softgpu.described import DescribedGpus, total_mib
 
 _MIB = 2**20
+#: CUDA's error of a machine without a GPU that it can use; and fewer multiprocessors than TensorFlow uses by default.
+_NO_DEVICE, _FEWEST_MULTIPROCESSORS = 100, 8
 #: The address of the switch that joins the cards.
 _SWITCH = "0000:05:00.0"
 #: What faults add to the sensors of a description.
@@ -53,7 +58,7 @@ def gpus_of(description: Description, path: Path | str, only: str | None = None)
         description = description.model_copy(update={"software": software})
     order = order_of(description)
     visible = order.by_tensorflow
-    if any(isinstance(fault, tables.CudaUnavailable) for fault in description.fault):
+    if any(isinstance(fault, tables.CudaUnavailable | driver_tables.DriverNotLoaded) for fault in description.fault):
         visible = ()
     values = {**_system(description, visible), **_nvml_errors(description, None)}
     if "error.nvmlInit" not in values:
@@ -66,7 +71,25 @@ def gpus_of(description: Description, path: Path | str, only: str | None = None)
         faults=tuple(_executed(description, visible)),
         numbers=tuple(order.by_driver.index(slot) for slot in visible),
         visible=description.software.visible,
+        log=tuple(_log(description)),
     )
+
+
+def _log(description: Description) -> Iterator[str]:
+    """Yield what TensorFlow writes of the small cards that it leaves out (its gpu_device.cc)."""
+    for fault in description.fault:
+        if isinstance(fault, tables.Missing):
+            count = multiprocessors_of(description, fault.card)
+            if count is not None and count < _FEWEST_MULTIPROCESSORS:
+                capability = model_of(description, fault.card).compute_capability
+                name, pci = name_of(description, fault.card), pci_of(fault.card).lower()
+                yield (
+                    f"I tensorflow/core/common_runtime/gpu/gpu_device.cc:2265] Ignoring visible gpu device (device: "
+                    f"{fault.card}, name: {name}, pci bus id: {pci}, compute capability: {capability}) with core "
+                    f"count: {count}. The minimum required count is "
+                    f"{_FEWEST_MULTIPROCESSORS}. You can adjust this requirement with the env var "
+                    "TF_MIN_GPU_MULTIPROCESSOR_COUNT."
+                )
 
 
 def _system(description: Description, visible: tuple[int, ...]) -> dict[str, object]:
@@ -74,12 +97,15 @@ def _system(description: Description, visible: tuple[int, ...]) -> dict[str, obj
     old = next((fault for fault in description.fault if isinstance(fault, tables.DriverTooOld)), None)
     major, _, minor = (old.driver_cuda if old else software.driver_cuda).partition(".")
     broken = next((fault.code for fault in description.fault if isinstance(fault, tables.CudaUnavailable)), 0)
+    if any(isinstance(fault, driver_tables.DriverNotLoaded) for fault in description.fault):
+        broken = _NO_DEVICE
     sass, ptx = kernels_of(description)
     values: dict[str, object] = {
         "driver": old.driver if old else software.driver,
         "driver_cuda": 1000 * int(major) + 10 * int(minor or 0),
         "cards": len(order_of(description).by_driver),
-        "bus": " ".join(map(pci_of, order_of(description).by_driver)),
+        "bus": " ".join(map(pci_of, on_bus(description))),
+        "container": int(software.container),
         "cuda_devices": len(visible),
         "cuinit": broken,
         "cudnn": software.cudnn,
@@ -91,6 +117,9 @@ def _system(description: Description, visible: tuple[int, ...]) -> dict[str, obj
         if isinstance(fault, tables.LibraryMissing):
             values["missing_libraries"] = " ".join([*str(values.get("missing_libraries", "")).split(), fault.library])
             values = {key: value for key, value in values.items() if f"lib{key}.so" not in fault.library}
+    for hang in description.fault:
+        if isinstance(hang, driver_tables.CollectiveHang):
+            values[f"hangs.{hang.algorithm}"] = hang.collective or "all-reduce all-gather reduce-scatter broadcast"
     for at, slot in enumerate(visible):
         values |= {
             f"cuda.{at}.uuid": uuid_of(slot),
@@ -128,6 +157,8 @@ def _nvml_errors(description: Description, slot: int | None) -> dict[str, object
             errors["error" if fault.call is None else f"error.{fault.call}"] = NVML_ERRORS[fault.error]
         elif isinstance(fault, tables.Lost) and fault.card == slot and not fault.after_ops:
             errors["error"] = NVML_ERRORS["NVML_ERROR_GPU_IS_LOST"]
+        elif isinstance(fault, driver_tables.DriverNotLoaded) and slot is None:
+            errors["error.nvmlInit"] = NVML_ERRORS["NVML_ERROR_DRIVER_NOT_LOADED"]
     return errors
 
 
@@ -145,14 +176,21 @@ def _identity(description: Description, slot: int) -> dict[str, object]:
         "memory": total,
         "processes": "",
         "compute_mode": 3 if description.cards.exclusive else 0,
+        "persistence": 1,
         "mig": int(description.cards.slices > 0),
         "slices": description.cards.slices,
     }
     for number in range(description.cards.slices):
         memory = total // description.cards.slices
         card |= {f"slice.{number}.uuid": slice_uuid_of(slot, number), f"slice.{number}.memory": memory}
+    if description.cards.on_chip:
+        card["memory"] = _NOT_SUPPORTED
     for fault in _on(description, slot):
-        if isinstance(fault, tables.MemoryHeld):
+        if isinstance(fault, driver_tables.PersistenceOff):
+            card["persistence"] = 0
+        elif isinstance(fault, driver_tables.FabricState):
+            card["fabric"] = driver_tables.FABRIC_STATES[fault.state]
+        elif isinstance(fault, tables.MemoryHeld):
             held = int(fault.share * total)
             card |= {"memory_used": held, "processes": f"{fault.process}:{held}"}
     return card
@@ -187,8 +225,13 @@ def _sensors(description: Description, slot: int) -> dict[str, object]:
         }
         ends = [pci_of(end) for each in description.cards.bridges if slot in each[:2] for end in _other(each, slot)]
         card["nvlink_to"] = ",".join(ends or [_SWITCH] * model.nvlinks)
+    if description.cards.on_chip:
+        # What such a card says of a link that it does not use.
+        card |= {"pcie_generation": 1, "pcie_width": 1}
+    if model.nvlinks and any(isinstance(fault, driver_tables.NvlinkErrors) for fault in description.fault):
+        card |= {f"nvlink_errors.{kind}": 0 for kind in driver_tables.LINK_COUNTERS.values()}
     for fault in _on(description, slot):
-        card |= _sensed(fault, model)
+        card |= _sensed(fault, model) | sensed_by_driver(fault)
     return card
 
 

@@ -5,10 +5,12 @@ from __future__ import annotations
 import numpy as np
 
 from harness.checking.check import Check, CheckContext, CheckOutcome, Driver
+from harness.devices.nvidia import nvml_error
 from harness.hardware.account import Account, on_machine
 from harness.hardware.bits import changed_bits
 from harness.hardware.cards.alike import judge_alike
-from harness.hardware.cards.judge import judge_cuda, judge_numbering, judge_unreachable
+from harness.hardware.cards.judge import judge_cuda, judge_numbering, judge_start, judge_unreachable
+from harness.hardware.cards.skipped import skipping_lines
 from harness.hardware.finding import finding
 from harness.hardware.known_answers import known_answers
 from harness.hardware.machine import Machine
@@ -24,9 +26,17 @@ def _check(machine: Machine, account: Account, context: CheckContext) -> str:
     software = machine.software()
     # Users who select CPUs are not interested in the GPUs beside them.
     if not context.devices.spec.startswith(("cpu", "cores")):
-        account.add(*judge_unreachable(machine.present))
+        account.add(*judge_unreachable(machine.present, software.around))
+        account.add(judge_start(machine.present, nvml_error(), software.around))
         account.add(*judge_cuda(machine.cards, machine.present, software))
-    findings, scope = judge_numbering(machine.cards, machine.present, software.numbering, software.visible)
+    findings, scope = judge_numbering(
+        machine.cards,
+        machine.present,
+        software.numbering,
+        software.visible,
+        around=software.around,
+        log=skipping_lines(),
+    )
     account.add(*findings)
     account.scope += scope
     odd, differences = judge_alike(machine.cards)

@@ -4,60 +4,83 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 
-from harness.devices.nvidia import NEEDS_RESET, visible_cards
-from harness.hardware.card import MIG
-from harness.hardware.counters import LOST
-from harness.hardware.finding import RESET, finding
+from harness.devices.nvidia import visible_cards
+from harness.hardware.card import MIG, NO_DRIVER
+from harness.hardware.cards.skipped import skipped
+from harness.hardware.driver_errors import (
+    DRIVER_NOT_LOADED,
+    LIBRARY_NOT_FOUND,
+    NO_PERMISSION,
+    UNKNOWN,
+    Surroundings,
+    of_cuinit,
+    of_nvml,
+)
+from harness.hardware.finding import finding
 from harness.hardware.software.installed import Software
 from harness.plural import plural
 from harness.records import Card, Finding, Verdict
 
-_PERMISSIONS = "look at CUDA_VISIBLE_DEVICES, and at the permissions of /dev/nvidia*"
-_LOADED = "read dmesg, and run 'modprobe nvidia-uvm' or reboot the node"
-_MPS = "restart the MPS server with nvidia-cuda-mps-control, or unset CUDA_MPS_PIPE_DIRECTORY"
 _UNKNOWN_TO_DRIVER = (
     "look at nvidia-smi and dmesg, and reboot the node; if the driver still does not know the card, install the driver "
     "and its libraries in the same version, or reseat the card"
 )
-_FABRIC = "look at 'systemctl status nvidia-fabricmanager', and install the version that matches the driver"
-#: The errors of cuInit (CUDA driver API, CUresult): the end of each name, its usual cause, and what to do.
-_ERRORS = {
-    3: ("NOT_INITIALIZED", "the driver has failed", _LOADED),
-    34: (
-        "STUB_LIBRARY",
-        "LD_LIBRARY_PATH leads to a stub of libcuda.so",
-        "remove the folder with the stub from LD_LIBRARY_PATH",
-    ),
-    46: ("DEVICE_UNAVAILABLE", "another process uses the GPU exclusively", "look at nvidia-smi, and stop that process"),
-    100: ("NO_DEVICE", "no GPU is visible", _PERMISSIONS),
-    304: ("OPERATING_SYSTEM", "the operating system refuses a call", _PERMISSIONS),
-    802: ("SYSTEM_NOT_READY", "the NVSwitch fabric is not set up", _FABRIC),
-    803: ("SYSTEM_DRIVER_MISMATCH", "the driver's library and kernel module do not match", "reboot the node"),
-    804: (
-        "COMPAT_NOT_SUPPORTED_ON_DEVICE",
-        "CUDA's compatibility package does not support this card",
-        "remove CUDA's compatibility package from LD_LIBRARY_PATH",
-    ),
-    **dict.fromkeys(range(805, 810), ("MPS", "the MPS server does not answer", _MPS)),
-    999: ("UNKNOWN", "the kernel module nvidia-uvm is not loaded, or the driver has failed", _LOADED),
-}
 
 
-def judge_unreachable(present: Sequence[Card]) -> Iterator[Finding]:
+def judge_unreachable(present: Sequence[Card], around: Surroundings = UNKNOWN) -> Iterator[Finding]:
     """Yield the cards that the driver or the PCI bus lists, and that do not answer."""
+    driverless = [card for card in present if (card.error or "").endswith(NO_DRIVER)]
+    if driverless:
+        yield _without_driver(driverless, around)
     for card in present:
-        if card.error is not None:
-            silent = RESET if card.error in NEEDS_RESET else LOST
+        if card.error is not None and card not in driverless:
+            on_bus = card.label.startswith("pci:")
+            row = of_nvml(card.error, around)
             yield finding(
                 "missing-device",
                 card,
                 "the driver's list of GPUs",
                 expected="an answer",
                 found=card.error,
-                message=card.error if card.label.startswith("pci:") else f"does not answer the driver: {card.error}",
-                next_step=_UNKNOWN_TO_DRIVER if card.label.startswith("pci:") else silent,
+                message=card.error if on_bus else f"does not answer the driver: {card.error}",
+                next_step=row.step if not on_bus or row.code else _UNKNOWN_TO_DRIVER,
             )
+
+
+def _without_driver(cards: Sequence[Card], around: Surroundings) -> Finding:
+    """Report the GPUs of a machine without a driver: one cause for all."""
+    row = of_nvml(LIBRARY_NOT_FOUND if around.module else DRIVER_NOT_LOADED, around)
+    addresses = ", ".join(card.pci or card.label for card in cards)
+    made = finding(
+        "missing-device",
+        None,
+        "the driver",
+        expected="a driver for the GPUs on the PCI bus",
+        found=row.cause,
+        message=f"{row.cause}: {plural(len(cards), 'NVIDIA GPU')} on the PCI bus ({addresses}) cannot be used",
+        next_step=f"{row.step}; to test the CPUs instead, use --devices cpu:4",
+        subject="driver",
+    )
+    return replace(made, devices=tuple(card.label for card in cards))
+
+
+def judge_start(present: Sequence[Card], broken: str | None, around: Surroundings) -> Finding | None:
+    """Report that NVML does not start, where no card could be named: a container sees the bus of its host."""
+    if broken is None or present:
+        return None
+    row = of_nvml(broken, around)
+    return finding(
+        "missing-device",
+        None,
+        "the driver",
+        expected="NVML starts and counts the GPUs",
+        found=broken,
+        message=f"NVML fails: {broken}{f' ({row.cause})' if row.code else ''}",
+        next_step=row.step,
+        subject="driver",
+    )
 
 
 def judge_cuda(cards: Sequence[Card], present: Sequence[Card], software: Software) -> Iterator[Finding]:
@@ -73,10 +96,10 @@ def judge_cuda(cards: Sequence[Card], present: Sequence[Card], software: Softwar
         return
     for card in visible_cards([card for card in present if card.uuid is not None], software.visible):
         if card.error is None:
-            yield _without_cuda(card, error)
+            yield _without_cuda(card, error, software.around)
 
 
-def _without_cuda(card: Card, error: int | None) -> Finding:
+def _without_cuda(card: Card, error: int | None, around: Surroundings) -> Finding:
     if error is None:
         return finding(
             "missing-device",
@@ -88,27 +111,33 @@ def _without_cuda(card: Card, error: int | None) -> Finding:
             next_step="set TF_CPP_MIN_LOG_LEVEL=0 and read TensorFlow's log, which says why it skips each GPU; to "
             "test the CPUs instead, use --devices cpu:4",
         )
-    unknown = "", "CUDA does not start", "look up the error under CUresult in the CUDA driver API, and read dmesg"
-    name, cause, step = _ERRORS.get(error, unknown)
-    code = f"error {error} ({name})" if name else f"error {error}"
+    row = of_cuinit(error, around)
+    code = f"error {error} ({row.name})" if row.name else f"error {error}"
     return finding(
         "missing-device",
         card,
         "cuInit",
         expected="CUDA starts",
         found=code,
-        message=f"cannot be used: cuInit fails with {code}: {cause}",
-        next_step=step,
+        message=f"cannot be used: cuInit fails with {code}: {row.cause}",
+        next_step=row.step,
     )
 
 
 def judge_numbering(
-    cards: Sequence[Card], present: Sequence[Card], numbering: Sequence[str], visible: str | None
+    cards: Sequence[Card],
+    present: Sequence[Card],
+    numbering: Sequence[str],
+    visible: str | None,
+    *,
+    around: Surroundings = UNKNOWN,
+    log: Sequence[str] = (),
 ) -> tuple[list[Finding], list[str]]:
     """Return what is wrong, and the scope.
 
     ``cards`` are those under test, ``present`` those of the driver in its order, ``numbering`` the UUIDs of all cards
-    that TensorFlow has in its order (empty if unknown), ``visible`` is ``CUDA_VISIBLE_DEVICES``.
+    that TensorFlow has in its order (empty if unknown), ``visible`` is ``CUDA_VISIBLE_DEVICES``. ``log`` are lines in
+    which TensorFlow says why it leaves out GPUs.
     """
     scope: list[str] = []
     duplicates = list(_duplicates(cards))
@@ -128,7 +157,7 @@ def judge_numbering(
         else:
             scope.append("no GPU, so the order of GPUs was not compared with the driver's")
         return found, scope
-    found += _undescribed(cards, present, numbering)
+    found += _undescribed(cards, present, numbering, around)
     expected = visible_cards(known, visible)
     strange = [uuid for uuid in numbering if uuid not in {card.uuid for card in known} and not uuid.startswith("MIG-")]
     if strange and visible is not None and not _only_uuids(visible):
@@ -137,7 +166,7 @@ def judge_numbering(
             "CUDA_VISIBLE_DEVICES mean is unknown, so missing GPUs and the order of GPUs are not judged"
         )
         return found, scope
-    found += _missing(expected, numbering)
+    found += _missing(expected, numbering, log)
     there = [card.uuid for card in expected if card.uuid in set(numbering)]
     models = {card.name for card in known}
     if len(models) > 1 and not _only_uuids(visible):
@@ -173,22 +202,26 @@ def _only_uuids(visible: str | None) -> bool:
     return visible is not None and all(part.strip().startswith("GPU-") for part in visible.split(","))
 
 
-def _missing(expected: Sequence[Card], numbering: Sequence[str]) -> Iterator[Finding]:
+def _missing(expected: Sequence[Card], numbering: Sequence[str], log: Sequence[str]) -> Iterator[Finding]:
     for card in expected:
         if card.uuid not in numbering:
+            why, step = skipped(card, log)
             yield finding(
                 "missing-device",
                 card,
                 "TensorFlow's list of GPUs",
                 expected="every GPU of the driver that CUDA_VISIBLE_DEVICES does not hide",
                 found="missing",
-                message=f"has index {card.index} in the driver's list, but TensorFlow does not see it",
-                next_step="set TF_CPP_MIN_LOG_LEVEL=0 and read TensorFlow's log and the kernel's log (dmesg), and "
+                message=f"has index {card.index} in the driver's list, but TensorFlow does not see it{why}",
+                next_step=step
+                or "set TF_CPP_MIN_LOG_LEVEL=0 and read TensorFlow's log and the kernel's log (dmesg), and "
                 "look at MIG, the compute mode and the permissions of /dev/nvidia*",
             )
 
 
-def _undescribed(cards: Sequence[Card], present: Sequence[Card], numbering: Sequence[str]) -> Iterator[Finding]:
+def _undescribed(
+    cards: Sequence[Card], present: Sequence[Card], numbering: Sequence[str], around: Surroundings
+) -> Iterator[Finding]:
     """Yield the GPUs that TensorFlow uses and of which NVML tells this process nothing, not even that they fail."""
     silent = sum(card.error is not None for card in present)
     if len(set(numbering) - {card.uuid for card in present}) <= silent:
@@ -203,7 +236,7 @@ def _undescribed(cards: Sequence[Card], present: Sequence[Card], numbering: Sequ
                 found="none",
                 message="is used by TensorFlow, but NVML does not describe it to this process: its sensors, memory "
                 "errors and links are not checked",
-                next_step="allow this process to use /dev/nvidiactl and all of /dev/nvidia*",
+                next_step=of_nvml(NO_PERMISSION, around).step,
                 severity=Verdict.WARN,
             )
 

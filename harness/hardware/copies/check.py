@@ -14,6 +14,7 @@ from harness.hardware.machine import Machine
 from harness.hardware.profile import profiles_of
 from harness.hardware.profile_rates import COPIES
 from harness.hardware.rates import judge_rates
+from harness.hardware.sustained_load.judge import on_chip
 from harness.plural import plural
 from harness.records import Quantity
 
@@ -76,7 +77,11 @@ def _fitting(machine: Machine, sizes: tuple[int, ...]) -> tuple[int, ...]:
 def _judge(course: Course, sizes: tuple[int, ...], context: CheckContext) -> None:
     account = course.account
     cards = account.cards
-    peaks = {label: peak for label in cards if (peak := course.machine.reading(label).pcie_peak_gbs) is not None}
+    peaks = {
+        label: peak
+        for label, card in cards.items()
+        if not on_chip(card) and (peak := course.machine.reading(label).pcie_peak_gbs) is not None
+    }
     for copy in course.copies:
         size = copy.size_bytes or 0
         if size == sizes[0] and copy.name != BOTH:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+
+from harness.hardware.driver_errors import Surroundings
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,3 +35,5 @@ class Software:
     tf32: bool | None = None
     #: The error with which CUDA refuses to start (cuInit); ``None`` where it starts.
     cuda_error: int | None = None
+    #: What the advice about an error of the driver depends on.
+    around: Surroundings = field(default_factory=Surroundings)

@@ -18,6 +18,7 @@ from harness.devices.cpu import onednn_enabled, read_cpuinfo
 from harness.devices.nvidia import cuda_error, cuda_uuids, driver_version
 from harness.hardware.nvml import Nvml
 from harness.hardware.software.installed import Software
+from harness.hardware.surroundings import surroundings
 from harness.lazy import tf
 from harness.softgpu import DescribedGpus, loaded
 from harness.tensorflow_version import GPU_LIBRARIES
@@ -72,6 +73,7 @@ def read_software(nvml: Nvml | None = None, environ: Mapping[str, str] = os.envi
         numbering=cuda_uuids() if there else (),
         cuda_error=cuda_error() if there else None,
         tf32=bool(tf.config.experimental.tensor_float_32_execution_enabled()),
+        around=surroundings(driver),
     )
 
 

@@ -11,8 +11,11 @@ from harness.hardware.finding import amount
 from harness.hardware.machine import Machine, Operation, Reading
 from harness.hardware.profile import profile_for, profiles_of
 from harness.hardware.rates import judge_drift, judge_rates, rate_finding
+from harness.hardware.surroundings import surroundings
 from harness.hardware.sustained_load.judge import REPAIRS, judge_sensors, settings_of, silent_sensors
 from harness.hardware.sustained_load.measure import LOAD_S, Load, matrices, product, side_for, work
+from harness.hardware.sustained_load.modes import judge_settings
+from harness.hardware.sustained_load.unread import judge_unread
 from harness.hardware.tensor_float import may_use
 from harness.plural import plural
 from harness.records import Figure, Quantity
@@ -63,6 +66,10 @@ def _judge(loads: list[Load], operation: Operation, account: Account, context: C
     account.scope += [_sensors(loads), *judged.scope]
     account.figures += judged.figures
     account.add(*map(rate_finding, judged.offences))
+    account.add(*judge_unread(loads, surroundings()))
+    odd, hints = judge_settings(loads)
+    account.add(*odd)
+    account.scope += hints
     for load in loads:
         account.add(judge_drift(load.rates, load.card))
         # Links and limits are those of the whole card.
@@ -78,7 +85,7 @@ def _sensors(loads: list[Load]) -> str:
     if not any(load.card.is_gpu for load in loads):
         return "no sensors were judged: none of these devices is a GPU with a driver"
     silent, every = silent_sensors(loads), len(Reading.__dataclass_fields__) - 1 - len(REPAIRS)
-    if len(silent) == every:
+    if len(silent) == every and not any(each.details.failed for load in loads for each in load.readings):
         return "no sensors on these devices: only the rates were judged"
     lacking = [", ".join(silent)] if silent else []
     for load in loads:

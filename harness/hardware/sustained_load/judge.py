@@ -1,4 +1,4 @@
-"""Judges a card under load by its sensors and links: throttling, memory errors, driver errors, PCIe and NVLinks."""
+"""Judges a card under load by its sensors and links: memory errors, driver errors, PCIe and NVLinks, power limit."""
 
 from __future__ import annotations
 
@@ -10,19 +10,17 @@ from harness.hardware.card_profile import CardProfile
 from harness.hardware.counters import judge_counters, judge_repairs
 from harness.hardware.finding import amount, finding
 from harness.hardware.machine import Reading
+from harness.hardware.sustained_load.clocks import judge_clocks
 from harness.hardware.sustained_load.measure import Load
 from harness.plural import plural
-from harness.records import Figure, Finding, Quantity, Verdict
+from harness.records import Card, Figure, Finding, Quantity, Verdict
 
 #: A card remaps rows or retires pages, so that it lacks some of these.
-REPAIRS = ("remap_pending", "remap_failed", "retired_pages", "retired_pending", "recovery_action")
-#: Throttling in a larger share of the samples than this fails.
-THROTTLED_SHARE = 0.2
-#: NVML's reasons that mean that a card cannot run as it should. A power cap is how a card works at its limit.
-_THROTTLING = (
-    (("thermal",), "heat", "look at its fans, its air flow, the room temperature and its thermal paste"),
-    (("hwslowdown", "powerbrake"), "its board's slowdown signal", "look at its power cables and at the power supply"),
-)
+REPAIRS = ("remap_pending", "remap_failed", "retired_pages", "retired_pending", "recovery_action", "details")
+#: A power limit below this share of the board's default was lowered.
+_LOWERED = 0.95
+#: Words in the names of GPUs on the chip of a processor.
+_ON_CHIP = ("GB10", "Thor", "Orin", "Xavier", "Tegra")
 _SLOT = "move it to a wider or newer slot if there is one"
 _NVLINK = "look at nvidia-smi nvlink --status and update the driver: the card's NVLinks were trained at a lower speed"
 _POWER = "raise its power limit (nvidia-smi -pl) unless it was lowered on purpose"
@@ -31,9 +29,10 @@ _RESEAT = "reseat the card, or look at the BIOS setting of its slot and at its r
 
 def judge_sensors(load: Load, others: Sequence[Load] = (), profile: CardProfile | None = None) -> Iterator[Finding]:
     """Yield what links and sensors show. ``others`` are all cards of the model, this one too."""
-    yield from _pcie(load)
+    if not on_chip(load.card):
+        yield from _pcie(load)
     yield from _nvlinks(load, others, profile)
-    yield from _throttling(load)
+    yield from judge_clocks(load)
     yield from judge_counters(load.card, load.readings, "under load")
     yield from judge_repairs(load.card, load.readings[-1])
 
@@ -56,9 +55,16 @@ def settings_of(load: Load, profile: CardProfile | None) -> tuple[list[Figure], 
     What is below the card and its slot's own maximum is a finding of :func:`judge_sensors`.
     """
     figures, findings = [], []
+    pcie = not on_chip(load.card)
     for name, unit, next_step, values, most in (
-        ("pcie width", "lanes", _SLOT, load.known("pcie_width"), load.known("pcie_width_max")),
-        ("pcie generation", "", _SLOT, load.known("pcie_generation"), load.known("pcie_generation_max")),
+        ("pcie width", "lanes", _SLOT, load.known("pcie_width") if pcie else [], load.known("pcie_width_max")),
+        (
+            "pcie generation",
+            "",
+            _SLOT,
+            load.known("pcie_generation") if pcie else [],
+            load.known("pcie_generation_max"),
+        ),
         ("nvlink rate", "GB/s", _NVLINK, load.known("nvlink_gbs"), []),
         ("power limit", "W", _POWER, load.known("power_limit_w"), []),
     ):
@@ -69,27 +75,43 @@ def settings_of(load: Load, profile: CardProfile | None) -> tuple[list[Figure], 
         quantity = Quantity.POWER if unit == "W" else Quantity.LINK
         figure = Figure(name, value, unit, load.card.label, quantity=quantity)
         slow = known is not None and value < known.value * known.low
+        default = load.readings[-1].details.power_default_w if name == "power limit" else None
+        if default is not None and not slow:
+            if value < _LOWERED * default:
+                findings.append(_below(load, figure, amount(default, unit), "the board's default", next_step))
+            if known is None:
+                figures.append(_against(figure, default, "the board's default"))
+                continue
         if most and (value < max(most) or not slow):
             figure = _against(figure, max(most), "the most that both card and slot support")
         elif profile is not None and known is not None:
             figure = _against(figure, known.value, f"profile {profile.name} ({known.source}, {known.date})")
             if slow:
                 expected = amount(known.value, unit).strip()
-                findings.append(
-                    finding(
-                        "link" if quantity is Quantity.LINK else "sensor",
-                        load.card,
-                        name,
-                        expected=f"{expected} ({figure.expected_from})",
-                        found=amount(value, unit).strip(),
-                        message=f"has a {name} of {amount(value, unit).strip()} instead of {expected}",
-                        next_step=next_step,
-                        severity=Verdict.WARN,
-                        subject=name,
-                    )
-                )
+                findings.append(_below(load, figure, expected, str(figure.expected_from), next_step))
         figures.append(figure)
     return figures, findings
+
+
+def on_chip(card: Card) -> bool:
+    """Whether the card is on the chip of the host's processor and shares its memory: it has no use for PCIe."""
+    named = any(part in _ON_CHIP for part in re.split(r"[\s()]+", card.name))
+    return named or (card.is_gpu and card.uuid is not None and card.memory_bytes is None)
+
+
+def _below(load: Load, figure: Figure, expected: str, source: str, next_step: str) -> Finding:
+    value = amount(figure.value, figure.unit).strip()
+    return finding(
+        "link" if figure.quantity is Quantity.LINK else "sensor",
+        load.card,
+        figure.name,
+        expected=f"{expected} ({source})",
+        found=value,
+        message=f"has a {figure.name} of {value} instead of {expected}",
+        next_step=next_step,
+        severity=Verdict.WARN,
+        subject=figure.name,
+    )
 
 
 def _against(figure: Figure, expected: float, source: str) -> Figure:
@@ -135,32 +157,3 @@ def _nvlinks(load: Load, others: Sequence[Load], profile: CardProfile | None) ->
             next_step="look at nvidia-smi nvlink --status, reseat the card or its bridge, and check that the fabric "
             "manager runs",
         )
-
-
-def _throttling(load: Load) -> Iterator[Finding]:
-    known = [each for each in load.during if each.throttle_reasons is not None]
-    for words, cause, step in _THROTTLING:
-        throttled = [
-            each
-            for each in known
-            if any(word in re.sub(r"[^a-z]", "", why.lower()) for why in each.throttle_reasons or () for word in words)
-        ]
-        if not throttled:
-            continue
-        share = len(throttled) / len(known)
-        hottest = max(load.known("temperature_c"), default=None)
-        slowest = min((each.clock_mhz for each in throttled if each.clock_mhz is not None), default=None)
-        most = max(load.known("clock_max_mhz"), default=None)
-        clock = f", down to {slowest:,.0f} of {most:,.0f} MHz" if slowest is not None and most is not None else ""
-        warm = f" (up to {hottest:.0f} °C)" if hottest is not None else ""
-        yield finding(
-            "sensor",
-            load.card,
-            "throttling under load",
-            expected="no throttling by heat or by the board",
-            found=", ".join(sorted({reason for each in throttled for reason in each.throttle_reasons or ()})),
-            message=f"throttles {share:.0%} of the time because of {cause}{warm}{clock}",
-            next_step=step,
-            severity=Verdict.FAIL if share > THROTTLED_SHARE else Verdict.WARN,
-        )
-        return

@@ -5,6 +5,7 @@
 // drivers.py reads from this file which functions there are.
 #include "state.h"
 
+#include <atomic>
 #include <iterator>
 
 namespace {
@@ -378,8 +379,14 @@ int nvmlDeviceGetUtilizationRates(Device card, Utilization* utilization) {
   utilization->memory = 0;
   return Sensor(card, "utilization", "clock_max", &utilization->gpu, [card] { return Busy(card) ? 100 : 0; });
 }
-// Software and hardware thermal slowdown, or idle.
+// Software and hardware thermal slowdown, or idle. `thermal_reading 5` is a thermal slowdown in the fifth reading alone.
 static int Reasons(Device card, uint64_t* reasons, CALL) {
+  static std::atomic<int> asked[driver::kMostCards];
+  const int reading = static_cast<int>(Fact(card, "thermal_reading", 0));
+  if (reading != 0 && ++asked[card->index] == reading) {
+    *reasons = 0x20;
+    return Health(card, call);
+  }
   return Sensor(card, "throttle", "slowdown_c", reasons,
                 [card] { return ClockShare(card) < 1 ? 0x60 : Busy(card) ? 0 : 1; }, call);
 }
@@ -476,7 +483,13 @@ int nvmlDeviceGetNvLinkState(Device card, unsigned link, unsigned* up) {
   return kSuccess;
 }
 int nvmlDeviceGetNvLinkVersion(Device card, unsigned, unsigned* version) { return Number(card, "nvlink_version", version); }
-int nvmlDeviceGetNvLinkErrorCounter(Device card, unsigned, unsigned kind, uint64_t* count) {
+// Of a link, or of all links of the card.
+int nvmlDeviceGetNvLinkErrorCounter(Device card, unsigned link, unsigned kind, uint64_t* count) {
+  const std::string of = "." + std::to_string(kind) + "." + std::to_string(link);
+  std::string value;
+  if (card != nullptr && State::Get().Find(Key(card, "nvlink_errors" + of), &value)) {
+    return Counter(card, ("nvlink_errors" + of).c_str(), ("nvlink_errors_per_s" + of).c_str(), count);
+  }
   return Counter(card, ("nvlink_errors." + std::to_string(kind)).c_str(), "nvlink_errors_per_s", count);
 }
 // `nvlink_to` is the bus id at the other end of each link, with commas between: a switch or another card.
@@ -489,6 +502,20 @@ int nvmlDeviceGetNvLinkRemotePciInfo_v2(Device card, unsigned link, PciInfo* pci
     if (at++ == std::string::npos) return kInvalid;
   }
   return FillPci(text.substr(at, text.find(',', at) - at), pci);
+}
+
+struct FabricInfo {
+  unsigned char cluster[16];
+  int status;
+  unsigned clique, state;
+};
+// `fabric` is the state: 1 not started, 2 in progress, 3 completed.
+int nvmlDeviceGetGpuFabricInfo(Device card, FabricInfo* info) {
+  unsigned state = 0;
+  if (const int error = Number(card, "fabric", &state)) return error;
+  *info = {};
+  info->state = state;
+  return kSuccess;
 }
 
 // ---- events
