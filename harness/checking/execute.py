@@ -29,7 +29,14 @@ def execute(check: Check, context: CheckContext) -> CheckResult:
     started = time.perf_counter()
     unmet = check.unmet(context.devices)
     outcome = CheckOutcome(Verdict.SKIP, *unmet) if unmet is not None else _bounded(_outcome_of(check, context))
-    if check.hardware and outcome.verdict is Verdict.FAIL and not (context.level is Level.QUICK and _certain(outcome)):
+    certain = context.level is Level.QUICK and _certain(outcome)
+    # A device that a call has never given back cannot be used again.
+    if (
+        check.hardware
+        and outcome.verdict is Verdict.FAIL
+        and not certain
+        and not getattr(context.machine, "spent", False)
+    ):
         outcome = confirmed(outcome, _bounded(_outcome_of(check, context)))
     if context.described and check.reads and outcome.verdict not in (Verdict.SKIP, Verdict.UNKNOWN):
         outcome = _of_description(outcome, check)

@@ -53,6 +53,12 @@ def run(
         # They say why there is none, whatever was selected.
         by_id |= {check.id: check for check in loaded.checks if not check.minimum_devices}
         checks = (*(check_id for check_id in by_id if check_id not in checks), *checks)
+    watch = loaded.watch() if described and loaded.watch is not None else None
+    if watch is not None:
+        watch.cards_are(cards)
     for check_id in checks:
         send(Started(check_id))
-        send(Finished(execute(by_id[check_id], context)))
+        result = execute(by_id[check_id], context)
+        # A call that never returns has kept a device: what is left to do takes another process.
+        spent = bool(getattr(machine, "spent", False))
+        send(Finished(result if watch is None else watch.judged(result), spent=spent))

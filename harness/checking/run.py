@@ -188,6 +188,8 @@ def _listen(worker: WorkerProcess, plan: Plan, remaining: list[str], gate: _Gate
             if message.result.check in remaining:  # without devices, it runs the checks that say why
                 remaining.remove(message.result.check)
             yield Finished(replace(message.result, log=str(worker.files.log)))
+            if message.spent:
+                return
         else:
             yield from _results_after_loss(worker, plan, remaining, running, ready, how, time.monotonic() - began)
             return

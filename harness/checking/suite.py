@@ -3,15 +3,26 @@
 from __future__ import annotations
 
 import importlib
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from typing import Protocol
 
 from harness.checking.check import Check, Hardware, Level
 from harness.devices.device import Devices
 from harness.devices.fingerprint import fingerprint as read_fingerprint
 from harness.devices.runtime import configure as configure_devices
 from harness.errors import UnknownCheck
-from harness.records import Fingerprint
+from harness.records import Card, CheckResult, Fingerprint
+
+
+class Watch(Protocol):
+    """Reads what the cards count besides, and adds what came during a check to its result."""
+
+    def cards_are(self, cards: Sequence[Card]) -> None:
+        """Name the cards as the checks do."""
+
+    def judged(self, result: CheckResult) -> CheckResult:
+        """Return the result with what came meanwhile."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,6 +34,8 @@ class Suite:
     fingerprint: Callable[[Devices], Fingerprint] = read_fingerprint
     #: The hardware under configured devices; ``None`` for a suite that has no hardware checks.
     machine: Callable[[Devices], Hardware] | None = None
+    #: What looks at the cards of a described machine after each check: nothing outside of the process can.
+    watch: Callable[[], Watch] | None = None
 
     def __post_init__(self) -> None:
         if twice := sorted({check_id for check_id in self.ids if self.ids.count(check_id) > 1}):

@@ -33,6 +33,7 @@ from harness.hardware.memory_settings import check as memory_settings
 from harness.hardware.real import TensorFlowMachine
 from harness.hardware.software import check as software
 from harness.hardware.sustained_load import check as sustained_load
+from harness.hardware.watch import CardWatch
 
 #: How processes find the suite: ``module:attribute``.
 REFERENCE = f"{__name__}:SUITE"
@@ -66,4 +67,5 @@ SUITE = Suite(
     ),
     configure=configure_usable,
     machine=TensorFlowMachine,
+    watch=CardWatch,
 )

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import gc
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import cast
 
 from harness.checking.check import CheckContext, CheckOutcome
 from harness.checking.tally import conclude
-from harness.devices.nvidia import silenced
+from harness.devices.nvidia import nvml_error, silenced
 from harness.hardware.counters import judge_repairs, judge_silence
 from harness.hardware.finding import FREE_MEMORY, device_of, finding
 from harness.hardware.machine import DeviceMemoryFull, Machine
+from harness.hardware.together import joined
 from harness.records import Card, Exercised, Figure, Finding, Series, Verdict
 
 #: Next steps shown for a whole check; the findings have all of them.
@@ -22,7 +23,8 @@ def on_machine(context: CheckContext, body: Callable[[Machine, Account], str]) -
     """Run ``body``, which fills the account and returns the reason of a PASS.
 
     Without a machine or a card the outcome is UNKNOWN. If the body raises and a card no longer answers the driver, that
-    is a finding about this card, and so is a failed allocation where all cards answer.
+    is a finding about this card, and the body runs again on the others. A failed allocation where all cards answer is a
+    finding too.
     """
     machine = cast("Machine | None", context.machine)
     if machine is None:
@@ -31,31 +33,44 @@ def on_machine(context: CheckContext, body: Callable[[Machine, Account], str]) -
             "no machine was given, so no hardware was exercised",
             "run this check with `harness validate`",
         )
-    if not machine.cards and not machine.present:
+    if not machine.cards and not machine.present and nvml_error() is None:
         return CheckOutcome(
             Verdict.UNKNOWN, context.devices.reason or "no devices", "select devices with --devices, such as cpu:2"
         )
     account = Account(machine)
     passed = ""
+    on: Machine | None = machine
+    while on is not None:
+        on, passed = _attempt(on, account, body)
+    if account.cut_short:
+        gc.collect()  # what the check has held would be missing from the next one
+    return account.outcome(passed)
+
+
+def _attempt(machine: Machine, account: Account, body: Callable[[Machine, Account], str]) -> tuple[Machine | None, str]:
+    """Run ``body`` once. Where cards were lost, return the machine without them, which is to be tested all the same."""
     try:
-        passed = body(machine, account)
+        return None, body(machine, account)
     except Exception as error:
         lost = silenced(card.uuid for card in machine.cards if card.uuid is not None)
         if lost:
-            account.add_lost(lost, error)
+            account.add_lost(lost, error, machine)
             for card in machine.cards:
                 # What the others wait for is known without the load that has ended here.
                 if card.is_gpu and card.uuid not in lost:
                     account.add(*judge_repairs(card, machine.reading(card.label)))
-        elif isinstance(error, DeviceMemoryFull):
+            left = [card.label for card in machine.cards if card.uuid not in lost]
+            without = getattr(machine, "only", None)
+            if without is None or not left or len(left) == len(machine.cards):
+                return None, ""
+            account.go_on(left)
+            return cast("Machine", without(left)), ""
+        if isinstance(error, DeviceMemoryFull):
             full = error.device
             card = next((card for card in machine.cards if full in (card.label, card.device)), machine.cards[0])
             account.add_full(card, error)
-        else:
-            raise
-    if account.cut_short:
-        gc.collect()  # what the check has held would be missing from the next one
-    return account.outcome(passed)
+            return None, ""
+        raise
 
 
 class Account:
@@ -64,6 +79,7 @@ class Account:
     def __init__(self, machine: Machine) -> None:
         #: By label.
         self.cards = {card.label: card for card in machine.cards}
+        self._known = tuple({card.label: card for card in (*machine.cards, *machine.present)}.values())
         self._labels = {device_of(card): card.label for card in (*machine.cards, *machine.present)}
         self.exercised = Exercised()
         self.figures: list[Figure] = []
@@ -104,15 +120,26 @@ class Account:
             )
         )
 
-    def add_lost(self, lost: Mapping[str, str], error: Exception) -> None:
-        """Add a finding for each card that no longer answers the driver, which ended the check by ``error``."""
+    def add_lost(self, lost: Mapping[str, str], error: Exception, machine: Machine | None = None) -> None:
+        """Add a finding for each card that no longer answers the driver, which ended the check by ``error``.
+
+        It names the Xid that the driver has reported of the card.
+        """
         self.cut_short = True
         for card in self.cards.values():
             if (why := lost.get(card.uuid or "")) is not None:
-                self.add(judge_silence(card, why))
+                codes = machine.reading(card.label).xid if machine is not None else None
+                named = f", after Xid {', '.join(map(str, sorted(set(codes))))}" if codes else ""
+                self.add(judge_silence(card, f"{why}{named}"))
         self.scope.append(f"not completed: {type(error).__name__}: {error}")
         # What was exercised before says nothing of the other cards.
         self.exercised = Exercised()
+
+    def go_on(self, labels: Collection[str]) -> None:
+        """Take the check from its start again, on these cards."""
+        self.cards = {label: card for label, card in self.cards.items() if label in labels}
+        self.figures, self.series, self.measured = [], [], {}
+        self.scope.append(f"the check then ran again on {', '.join(self.cards)}")
 
     def unproven(self, why: str, next_step: str) -> None:
         """Note that something could not be proven, which makes the check UNKNOWN at best."""
@@ -121,7 +148,9 @@ class Account:
     def outcome(self, passed: str) -> CheckOutcome:
         """Return the outcome; ``passed`` is the reason of a PASS."""
         # The worst first: a reader may stop after one line.
-        worst = sorted(self.findings, key=lambda each: each.severity is not Verdict.FAIL)
+        worst = sorted(
+            joined(dict.fromkeys(self.findings), self._known), key=lambda each: each.severity is not Verdict.FAIL
+        )
         verdict, reason = conclude(worst, [each.message for each in worst], (why for why, _ in self._unproven), passed)
         return CheckOutcome(
             verdict=verdict,

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Literal
 
-from harness.hardware.finding import HOST_MEMORY, LINK, REPLACE, finding
+from harness.hardware.finding import ACCESS_CONTROL, FABRIC_WAY, HOST_MEMORY, LINK, REPLACE, device_of, finding
 from harness.records import Card, Finding
 
 #: 0.975 quantile of the normal distribution: two-sided intervals of 95 %.
@@ -49,11 +49,12 @@ class Blame:
 
     ``sure`` is false if another cause explains as much, or if copies of a card with some of the others were all right.
 
-    ``card`` is the card, or the target of a pair whose source is ``source``. ``programs`` are set if it is always wrong
+    ``card`` is the card, or the target of a pair whose source is ``source``; ``cards`` are those of a ``way`` that none
+    of them is to blame for. ``programs`` are set if it is always wrong
     in these and never in others; the counts are then of these.
     """
 
-    kind: Literal["card", "index", "pair", "into", "out-of", "all"]
+    kind: Literal["card", "index", "pair", "into", "out-of", "all", "way"]
     wrong: int
     trials: int
     card: str | None = None
@@ -61,6 +62,8 @@ class Blame:
     source: str | None = None
     sure: bool = True
     programs: tuple[str, ...] = ()
+    cards: tuple[str, ...] = ()
+    way: str = ""
 
     @property
     def intermittent(self) -> bool:
@@ -249,6 +252,9 @@ def copying_findings(
     """Yield the findings of :func:`blame_copying`. ``details`` are by ``GPU:1 -> GPU:3``."""
     for each in blame:
         label, rate = each.card or "", _rate(each)
+        if each.kind == "way":
+            yield _way_finding(each, cards, details)
+            continue
         if each.kind == "pair":
             where = f"{each.source} -> {label}"
             message = f"the copy {where} delivers wrong data {rate}; {details.get(where, '')}".rstrip("; ")
@@ -271,6 +277,26 @@ def copying_findings(
             next_step=REPLACE if each.kind != "pair" else LINK if cards[label].is_gpu else HOST_MEMORY,
             pair=(each.source or "", label) if each.kind == "pair" else None,
         )
+
+
+def _way_finding(blame: Blame, cards: Mapping[str, Card], details: Mapping[str, str]) -> Finding:
+    """Report what is wrong between cards that are all right."""
+    detail = next((text for name, text in details.items() if set(name.split(" -> ")) <= set(blame.cards)), "")
+    gpus = all(cards[label].is_gpu for label in blame.cards)
+    step = HOST_MEMORY if not gpus else FABRIC_WAY if blame.way == "NVLink" else ACCESS_CONTROL
+    made = finding(
+        "corruption",
+        None,
+        f"copies between {', '.join(blame.cards)}",
+        expected="the data that was sent",
+        found=_rate(blame),
+        message=f"copies between {', '.join(blame.cards)} deliver wrong data both ways, {_rate(blame)}"
+        f"{f' ({detail})' if detail else ''}, but each of them computes and keeps what it is given: the way between "
+        "them is at fault, and none of them",
+        next_step=step,
+        subject="copies",
+    )
+    return replace(made, devices=tuple(device_of(cards[label]) for label in blame.cards))
 
 
 def _rate(blame: Blame) -> str:

@@ -7,6 +7,7 @@ from harness.hardware.blame import Blame, Trial, Trials, blame_copying
 from harness.hardware.machine import Buffer, Machine, Mismatch, Pattern
 from harness.hardware.memory.judge import judge_pattern
 from harness.hardware.patterns import STEP, array_mismatch, next_first
+from harness.hardware.ways import shared_way
 from harness.records import Finding
 
 #: How often each ordered pair is copied, and how much.
@@ -43,7 +44,8 @@ def blame_copies(machine: Machine, seed: int, trials: Trials) -> list[Blame]:
         # Patterns other than those that the cards may still hold.
         copy(machine, Level.STANDARD, seed + 1, trials)
         blamed = blame_copying(trials.trials)
-    return blamed
+    shared = shared_way(trials.trials, machine.pair_links()) if blamed else None
+    return blamed if shared is None else [shared]
 
 
 def judge_delivery(

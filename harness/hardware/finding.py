@@ -16,6 +16,15 @@ LINK = (
     "look at nvidia-smi topo -m, at ACS and IOMMU in the BIOS (peer copies need them off), and at the bridge between "
     "the two devices"
 )
+ACCESS_CONTROL = (
+    "switch off PCIe access control (ACS) in the BIOS or on its switches, and the IOMMU (kernel option iommu=pt or "
+    "off): they redirect copies between GPUs, so that these do not arrive; to confirm it, run a program with "
+    "NCCL_P2P_DISABLE=1, which copies through the host's memory and is then right"
+)
+FABRIC_WAY = (
+    "look at the switches between the GPUs (dmesg | grep -i sxid; systemctl status nvidia-fabricmanager; nvidia-smi "
+    "nvlink --status); to confirm it, run a program with NCCL_P2P_DISABLE=1, which copies through the host's memory"
+)
 HOST_MEMORY = "test the host's memory (ECC, memtest)"
 REPLACE = "take it out of service, run its vendor's diagnostic (for a GPU: dcgmi diag -r 3), and have it replaced"
 

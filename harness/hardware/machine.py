@@ -42,6 +42,14 @@ class NoLibrary(Exception):
         super().__init__(f"{library}: {why}")
 
 
+class NeverReturns(Exception):
+    """A collective has not returned within ``limit_s`` seconds. What it runs on is not free after that."""
+
+    def __init__(self, limit_s: float) -> None:
+        self.limit_s = limit_s
+        super().__init__(f"no return within {limit_s:g} s")
+
+
 @dataclass(frozen=True, slots=True)
 class Pattern:
     """Content of a buffer whose 64-bit word ``i`` is ``first + i * step`` modulo 2**64.

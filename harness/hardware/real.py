@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import contextlib
+import copy
 import os
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor, wait
 from typing import TYPE_CHECKING, Any
 
@@ -19,7 +20,17 @@ from harness.errors import UsageError
 from harness.hardware import patterns
 from harness.hardware.host_slots import HostSlots, view_of
 from harness.hardware.links import read_links
-from harness.hardware.machine import HOST, DeviceMemoryFull, Job, Mismatch, Operation, Pattern, Ran, Reading
+from harness.hardware.machine import (
+    HOST,
+    DeviceMemoryFull,
+    Job,
+    Mismatch,
+    NeverReturns,
+    Operation,
+    Pattern,
+    Ran,
+    Reading,
+)
 from harness.hardware.room import (
     give_back_unused_memory,
     gpu_free_bytes,
@@ -69,10 +80,14 @@ class TensorFlowMachine:
         self._chunks: dict[str, int] = {}
         self._built: dict[tuple[Operation, str], Any] = {}
         self._sensors = Sensors(self._cards)
+        for card in self._cards if any(card.uuid is not None for card in self._cards) else ():
+            self._sensors.reading(card.label, 0.0)  # from now on, the driver reports their errors
         self._sending = Sending()
         self._collectives: Any = None
         #: How long the ops of the last :meth:`collective` took, in seconds, without copies to and from cards.
         self.collective_s: float | None = None
+        #: Whether a call has never returned, so that its devices are not free.
+        self.spent = False
 
     @property
     def cards(self) -> tuple[Card, ...]:
@@ -92,6 +107,14 @@ class TensorFlowMachine:
         if self.spec.startswith(("cpu", "cores")):
             return ()
         return unusable(self._cards, self._present, os.environ.get("CUDA_VISIBLE_DEVICES"))
+
+    def only(self, labels: Collection[str]) -> TensorFlowMachine:
+        """Return the machine with these cards alone, of those that it has."""
+        made = copy.copy(self)
+        made._cards = tuple(card for card in self._cards if card.label in labels)
+        made._by_label = {card.label: card for card in made._cards}
+        made._collectives = None
+        return made
 
     def clock_s(self) -> float:
         """Return Python's clock for durations."""
@@ -282,7 +305,11 @@ class TensorFlowMachine:
             self._collectives = Collectives([self._devices[card.label] for card in self._cards])
         tensors = [self.put(array, card.label).pieces[0] for array, card in zip(arrays, self._cards, strict=True)]
         start = self.clock_s()
-        results = self._collectives.run(kind, algorithm, tensors)
+        try:
+            results = self._collectives.run(kind, algorithm, tensors)
+        except NeverReturns:
+            self.spent, self._collectives = True, None
+            raise
         for result, card in zip(results, self._cards, strict=True):
             settle([result], self._devices[card.label])
         self.collective_s = self.clock_s() - start

@@ -1,4 +1,7 @@
-"""Watches the cards from outside of the process that runs the checks, so that a crash leaves a name behind."""
+"""Watches the cards from outside of the process that runs the checks, so that a crash leaves a name behind.
+
+The driver of a described machine is inside of that process, and so is its watch.
+"""
 
 from __future__ import annotations
 
@@ -10,6 +13,7 @@ from harness.devices.nvidia import card_of, read_cards, silenced
 from harness.hardware.counters import judge_counters, judge_repairs, judge_silence
 from harness.hardware.machine import Reading
 from harness.hardware.nvml import Nvml
+from harness.hardware.together import joined
 from harness.records import Card, CheckResult, Finding, Verdict
 
 _STATE = ("remap_pending", "remap_failed", "retired_pending", "recovery_action")
@@ -47,7 +51,8 @@ class CardWatch:
         before, self._last = self._last, self._read()
         during = f"during the check '{result.check}'"
         known = {(each.kind, each.device, each.subject) for each in result.findings}
-        found = [each for each in self._found(before, during) if (each.kind, each.device, each.subject) not in known]
+        new = [each for each in self._found(before, during) if (each.kind, each.device, each.subject) not in known]
+        found = joined(new, self._cards)
         if not found:
             return result
         fails = any(each.severity is Verdict.FAIL for each in found)

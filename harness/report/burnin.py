@@ -163,12 +163,19 @@ def _findings(entries: Sequence[Entry]) -> Iterable[Finding]:
 
 
 def _curves(entries: Sequence[Entry]) -> Iterable[Series]:
-    joined: dict[tuple[str, str, str], list[tuple[float, float | None]]] = {}
+    parts: dict[tuple[str, str, str], list[list[tuple[float, float | None]]]] = {}
     for entry in entries:
         began_s = entry.at_s - entry.result.elapsed_s
         for each in entry.result.series:
-            points = joined.setdefault((each.name, each.unit, each.device), [])
-            points += [(began_s + at_s, value) for at_s, value in zip(each.at_s, each.values, strict=True)]
-    for key, points in joined.items():
-        kept = points[:: -(-len(points) // MOST_POINTS)]
+            points = [(began_s + at_s, value) for at_s, value in zip(each.at_s, each.values, strict=True)]
+            if points:
+                parts.setdefault((each.name, each.unit, each.device), []).append(points)
+    for key, each_part in parts.items():
+        step = -(-sum(map(len, each_part)) // MOST_POINTS)
+        kept: list[tuple[float, float | None]] = []
+        for points in each_part:
+            if kept:
+                # Nothing was read between two rounds, so that no line may join them.
+                kept.append(((kept[-1][0] + points[0][0]) / 2, None))
+            kept += points[::step]
         yield Series(*key, tuple(at_s for at_s, _ in kept), tuple(value for _, value in kept))

@@ -28,6 +28,8 @@ _ACTIONS = (
     ("install the driver's libraries", "install the driver's libraries"),
     ("restart the container", "restart the container with its GPUs"),
     ("give the container", "give the container its GPUs"),
+    ("makes NCCL hang", "find out what makes NCCL hang"),
+    ("between the GPUs hangs", "find out which copy hangs"),
     ("nvidia-fabricmanager", "start the fabric manager"),
     ("uvm_disable_hmm", "switch off HMM in nvidia-uvm"),
     ("reboot the node", "reboot the node"),

@@ -53,6 +53,9 @@ def print_report(console: Console, record: RunRecord, path: Path | None, page: P
         alike = [each for each in shown if _same_skip(each, result)] or [result]
         if result is alike[0]:
             _print_details(console, result, ", ".join(each.check for each in alike))
+    for result in record.results:
+        for text in (each for each in result.scope if each.startswith("hint: ")):
+            print_line(console, f"{result.check}: {one_line(text)}")
     for entry in record.passes_again:
         print_line(
             console, f"known failure no longer occurs: {entry}; remove this entry from the file of known failures"

@@ -38,9 +38,10 @@ class Started:
 
 @dataclass(frozen=True, slots=True)
 class Finished:
-    """A check ended, or was ended."""
+    """A check ended, or was ended. A process that is ``spent`` cannot run another one."""
 
     result: CheckResult
+    spent: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from harness.checking.check import Check, CheckContext, CheckOutcome, Driver, Level
+from harness.devices.nvidia import silenced
 from harness.hardware.account import Account, on_machine
 from harness.hardware.blame import Trials, copying_findings
 from harness.hardware.collectives.judge import (
@@ -23,9 +24,10 @@ from harness.hardware.collectives.judge import (
     judge_collective,
 )
 from harness.hardware.delivery import blame_copies, copy
-from harness.hardware.finding import amount, finding
-from harness.hardware.machine import Machine, NoLibrary
-from harness.records import Figure, Finding, Quantity, Verdict
+from harness.hardware.finding import amount, device_of, finding
+from harness.hardware.machine import Machine, NeverReturns, NoLibrary
+from harness.plural import plural
+from harness.records import Card, Figure, Finding, Quantity, Verdict
 
 #: Elements that each card contributes, by level, as float32; rounded up to a multiple of the number of cards.
 ELEMENTS = {Level.QUICK: (2**14, 2**20), Level.STANDARD: (2**10, 2**16, 2**22), Level.DEEP: (2**10, 2**16, 2**24)}
@@ -33,6 +35,13 @@ ELEMENTS = {Level.QUICK: (2**14, 2**20), Level.STANDARD: (2**10, 2**16, 2**22), 
 ELEMENTS_CPU = {Level.QUICK: (2**14, 2**18), Level.STANDARD: (2**10, 2**16, 2**20), Level.DEEP: (2**10, 2**16, 2**22)}
 #: Sums of integers up to this are exact in float32 over 128 cards.
 LARGEST = 2**16
+#: What to do about a collective that hangs, by whether NCCL runs it.
+_UNHANG = {
+    True: "find out which way makes NCCL hang: run a program with NCCL_DEBUG=INFO, and with one of NCCL_P2P_DISABLE=1 "
+    "(copies between GPUs: then PCIe's ACS or the IOMMU is the cause), NCCL_NVLS_ENABLE=0 (NVSwitches), "
+    "NCCL_SHM_DISABLE=1 (small /dev/shm) and NCCL_IB_DISABLE=1; and look for Xid in dmesg",
+    False: "find out which copy between the GPUs hangs: see the check 'copies', and look for Xid in dmesg",
+}
 #: Runs after the first one; the fastest counts.
 REPEATS = 2
 
@@ -66,6 +75,14 @@ def _check(machine: Machine, account: Account, context: CheckContext) -> str:
                 except NoLibrary as error:
                     broken.add(algorithm)
                     account.add(_no_library(error, f"{kind} by {algorithm}"))
+                    continue
+                except NeverReturns as error:
+                    broken.add(algorithm)
+                    account.add(_hangs(error, kind, algorithm, arrays[0].nbytes, account.cards.values()))
+                    if silenced(card.uuid for card in cards if card.uuid is not None):
+                        raise  # it waits for a card that is lost
+                    if len(broken) > 1:
+                        broken.update(algorithms)  # what hangs keeps the cards busy
                     continue
                 if taken_s is not None and algorithm == "nccl" and expected_gbs is not None:
                     # What starting the ops takes is left out, as the smallest collective shows it.
@@ -105,7 +122,7 @@ def _blame(machine: Machine, account: Account, context: CheckContext, wrong: Seq
     # More than other checks make at first: a pair that is wrong in one of ten copies is missed once in 70 times.
     copy(machine, Level.STANDARD, context.seed, trials)
     causes = blame_copies(machine, context.seed, trials)
-    ends = {account.cards[label].device for each in causes for label in (each.card, each.source) if label is not None}
+    ends = {account.cards[label].device for each in causes for label in (each.card, each.source, *each.cards) if label}
     # Wrong copies do not explain why all results lack the share of a card at neither end.
     copied = [each for each in wrong if causes and not (each.everywhere and each.finding.device not in ends)]
     taken_back = [each.finding for each in (*shares, *copied)]
@@ -116,6 +133,24 @@ def _blame(machine: Machine, account: Account, context: CheckContext, wrong: Seq
         account.add(
             replace(each, found=f"{found} after {after}", message=f"{message} after {after}") if after else each
         )
+
+
+def _hangs(error: NeverReturns, kind: str, algorithm: str, size: int, cards: Iterable[Card]) -> Finding:
+    """Report a collective that never returns: one cause for all cards."""
+    devices = tuple(device_of(card) for card in cards)
+    made = finding(
+        "link",
+        None,
+        f"{kind} by {algorithm}",
+        expected=f"a result within {error.limit_s:g} s",
+        found="none",
+        message=f"{kind} by {algorithm} over {plural(len(devices), 'device')} hangs: with {size:,} bytes from each, it "
+        f"did not return within {error.limit_s:g} s",
+        next_step=_UNHANG[algorithm == "nccl"],
+        subject=f"{kind} {algorithm} hangs",
+        lasting=True,
+    )
+    return replace(made, devices=devices)
 
 
 def _no_library(error: NoLibrary, where: str) -> Finding:

@@ -14,9 +14,11 @@ from __future__ import annotations
 import itertools
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
+from threading import Event
 from typing import Any
 
 from harness.devices.device import Device
+from harness.hardware.collectives.limited import Limited
 from harness.hardware.machine import NoLibrary
 from harness.lazy import tf
 from harness.softgpu import DescribedGpus, loaded
@@ -25,6 +27,8 @@ from harness.softgpu import DescribedGpus, loaded
 _GROUP_KEY = 0x4D414348
 #: How long TensorFlow waits for a card that does not take part.
 _TIMEOUT_S = 120.0
+#: A collective that takes longer than this hangs, in seconds: NCCL may take some 20 to start on many cards.
+LIMIT_S = 40.0
 #: The algorithms that are made of TensorFlow's own ops, which take their names as a hint.
 _OF_OPS = ("ring", "nccl")
 
@@ -52,6 +56,7 @@ class Collectives:
     def __init__(self, devices: Sequence[Device]) -> None:
         self._devices = tuple(devices)
         self._strategies: dict[str, Any] = {}
+        self._limited: Limited[list[Any]] = Limited()
         self._instance: dict[tuple[object, ...], int] = {}
         # One thread for each card is kept, because starting threads would be timed with the collective.
         self._pool = ThreadPoolExecutor(max(len(self._devices), 1), thread_name_prefix="harness-collective")
@@ -59,15 +64,25 @@ class Collectives:
     def run(self, kind: str, algorithm: str, tensors: Sequence[Any]) -> list[Any]:
         """Return the results, one on each device; ``tensors`` are on the devices and have one shape, ``[n, …]``.
 
-        For reduce-scatter ``n`` is a multiple of the devices. Raise NoLibrary if NCCL does not work.
+        For reduce-scatter ``n`` is a multiple of the devices. Raise NoLibrary if NCCL does not work, and NeverReturns
+        after ``LIMIT_S`` seconds: nothing can end such a call but the end of its process.
         """
-        if algorithm == "nccl" and isinstance(described := loaded(), DescribedGpus):
-            lost = dict(described.driver).get("missing_libraries", "")
-            if "nccl" in lost:
+        described = loaded()
+        hangs = False
+        if isinstance(described, DescribedGpus):
+            said = dict(described.driver)
+            lost = said.get("missing_libraries", "")
+            if algorithm == "nccl" and "nccl" in lost:
                 raise NoLibrary("NCCL", f"cannot open {lost}")
-        if algorithm in _OF_OPS:
-            return self._by_ops(kind, algorithm, tensors)
-        return self._by_strategy(kind, algorithm, tensors)
+            hangs = kind in said.get(f"hangs.{algorithm}", "").split()
+
+        def call() -> list[Any]:
+            if hangs:
+                Event().wait()
+            by = self._by_ops if algorithm in _OF_OPS else self._by_strategy
+            return by(kind, algorithm, tensors)
+
+        return self._limited.run(call, LIMIT_S)
 
     def _by_ops(self, kind: str, algorithm: str, tensors: Sequence[Any]) -> list[Any]:
         composed = kind == "reduce-scatter" and algorithm != "nccl"

@@ -37,14 +37,18 @@ def lines_chart(
 
         for index, (label, (x, values)) in enumerate(lines.items()):
             step = max(1, -(-len(x) // _MOST_POINTS))
+            # A gap stays a gap, however few points are drawn.
+            drawn = [at for at, value in enumerate(values) if at % step == 0 or value is None]
+            gaps = any(value is None for value in values)
             axes.plot(
-                list(x[::step]),
-                [float("nan") if value is None else value for value in values[::step]],
+                [x[at] for at in drawn],
+                [float("nan") if (value := values[at]) is None else value for at in drawn],
                 color=SERIES[index % len(SERIES)],
                 linestyle=_STYLES[index // 2 % len(_STYLES)],
                 linewidth=1.8,
-                marker=MARKS[index % len(MARKS)] if len(x) < _MARKED else None,
-                markersize=4.5,
+                # Between two gaps, a single point has no line.
+                marker=MARKS[index % len(MARKS)] if len(x) < _MARKED else "." if gaps else None,
+                markersize=4.5 if len(x) < _MARKED else 2.5,
                 label=shortened(label, _LABEL_CHARACTERS),
             )
         axes.set_xlabel(shortened(x_label, _LABEL_CHARACTERS), color=MUTED)
