@@ -141,6 +141,8 @@ class Details:
     persistent: bool | None = None
     #: The power limit that the card was made for, in watts.
     power_default_w: float | None = None
+    #: Whether it has no memory of its own, as a GPU on the chip of a processor.
+    shares_memory: bool = False
     #: NVML's state of the fabric: 0 without one, 1 not started, 2 in progress, 3 completed.
     fabric: int | None = None
     links: Mapping[tuple[int, str], int] = field(default_factory=dict)

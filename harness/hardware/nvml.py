@@ -257,10 +257,18 @@ class Nvml:
             ecc_on=self._ask(lambda module: bool(module.nvmlDeviceGetEccMode(handle)[0])),
             persistent=self._ask(lambda module: bool(module.nvmlDeviceGetPersistenceMode(handle))),
             power_default_w=default,
+            shares_memory=self._lacks_memory(handle),
             fabric=self._ask(lambda module: _fabric(module, handle)),
             links=links,
             failed=self._failed,
         )
+
+    def _lacks_memory(self, handle: Any) -> bool:
+        try:
+            self._module.nvmlDeviceGetMemoryInfo(handle)
+        except self._module.NVMLError as error:
+            return getattr(error, "value", None) == _NOT_SUPPORTED
+        return False
 
     def _xid(self, uuid: str, handle: Any) -> tuple[int, ...] | None:
         """Return the critical errors since the first reading; ``None`` if the driver does not report any."""

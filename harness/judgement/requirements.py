@@ -60,8 +60,16 @@ _COMPARE = (
 )
 
 
+#: What is known to keep all GPUs from being used, and what to do about it.
+_KNOWN = {
+    "driver is not loaded": "install or load NVIDIA's driver (modprobe nvidia; look at dmesg and at Secure Boot): the "
+    "GPUs are on the PCI bus; ",
+}
+
+
 def absent(unmet_ones: Sequence[tuple[Requirement, int]], spec: str, why: str = "") -> CheckResult:
     """Return the result for missing hardware. ``why`` is what TensorFlow or the driver reported."""
+    known = next((step for words, step in _KNOWN.items() if words in why), _COMPARE)
     gpus_lack = any(each.kind == "gpu" and count < each.count for each, count in unmet_ones)
     findings = tuple(
         Finding(
@@ -78,7 +86,7 @@ def absent(unmet_ones: Sequence[tuple[Requirement, int]], spec: str, why: str = 
         REQUIRED,
         Verdict.FAIL,
         "; ".join(finding.message for finding in findings),
-        f"{_COMPARE if gpus_lack else ''}without --require, the checks run on what is available",
+        f"{known if gpus_lack else ''}without --require, the checks run on what is available",
         Exercised(),
         findings,
         spec=spec,

@@ -171,7 +171,7 @@ def _curves(entries: Sequence[Entry]) -> Iterable[Series]:
             if points:
                 parts.setdefault((each.name, each.unit, each.device), []).append(points)
     for key, each_part in parts.items():
-        step = -(-sum(map(len, each_part)) // MOST_POINTS)
+        step = -(-sum(map(len, each_part)) // max(1, MOST_POINTS - len(each_part)))
         kept: list[tuple[float, float | None]] = []
         for points in each_part:
             if kept:

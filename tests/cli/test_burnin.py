@@ -207,3 +207,15 @@ def test_without_a_usable_device_one_round_is_enough(tmp_path: Path) -> None:
         burn(kept, 40.0, lambda _: round_of(*devices), recording(tmp_path), Clock())  # noqa: B023 - run at once
         assert kept.rounds >= rounds
         assert kept.rounds == 1 or devices
+
+
+def test_between_two_rounds_a_curve_has_a_gap(tmp_path: Path) -> None:
+    kept = BurnIn.opened(tmp_path, "gpu")
+    for number in range(3):
+        kept.add(300.0 * (number + 1), number, result("sustained-load", value=float(number)))
+    (curve,) = kept.results()[0].series
+    assert curve.values == (0.0, 1.0, None, 1.0, 2.0, None, 2.0, 3.0)
+    assert list(curve.at_s) == sorted(curve.at_s)
+    once = BurnIn.opened(tmp_path / "once", "gpu")
+    once.add(300.0, 0, result("sustained-load"))
+    assert None not in once.results()[0].series[0].values

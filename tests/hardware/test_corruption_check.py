@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
+import numpy as np
 import pytest
 from numpy.typing import NDArray
 from numpy_machine import NumpyMachine, context, gpus, wrong_element
 
-from harness.hardware.corruption.check import CHECK
+from harness.checking.check import Level
+from harness.hardware.blame import Trial
+from harness.hardware.corruption.check import CHECK, excluded_rates
 from harness.hardware.machine import Mismatch, Operation, Pattern
 from harness.records import Verdict
 
@@ -55,3 +58,37 @@ def test_a_card_that_is_wrong_once_is_named_and_not_the_index_that_it_had(count:
     outcome = CHECK.run(context(_Copying(gpus(count), change=once)))
     assert outcome.verdict is Verdict.FAIL
     assert [finding.device for finding in outcome.findings] == [card.device]
+
+
+def test_a_pass_states_what_it_excludes_and_standard_excludes_1_in_300_of_each_type() -> None:
+    for level, least in ((Level.QUICK, 10), (Level.STANDARD, 300)):
+        outcome = CHECK.run(replace(context(_Copying(gpus(2))), level=level))
+        assert outcome.verdict is Verdict.PASS
+        rates = {
+            text.partition(":")[0]: int(text.partition("less than 1 in ")[2].partition(" ")[0].replace(",", ""))
+            for text in outcome.scope
+            if "less than 1 in" in text
+        }
+        products = {name: rate for name, rate in rates.items() if name.startswith("matmul")}
+        assert set(products) == {f"matmul {dtype}" for dtype in ("float32", "float64", "float16", "bfloat16")}
+        assert min(products.values()) >= least
+        assert f"less than 1 in {min(rates.values()):,} results are wrong, at 95 %" in outcome.reason
+
+
+def test_the_rate_is_that_of_the_binomial_distribution_and_of_the_card_with_the_fewest_results() -> None:
+    made = [Trial("GPU:0", False, program="a")] * 3000 + [Trial("GPU:1", False, program="a")] * 2000
+    made += [Trial("GPU:0", False, program="digest of a")] * 10
+    assert excluded_rates(made) == {"a": 668}
+    assert pytest.approx((1 - 1 / 668) ** 2000, rel=0.01) == 0.05
+
+
+def test_one_wrong_product_in_hundreds_is_found_at_standard_with_its_card_and_type() -> None:
+    def rarely(operation: Operation, card: str, number: int, result: NDArray[Any]) -> NDArray[Any]:
+        if operation.name == "matmul bfloat16" and card == "GPU:1" and result.dtype == "int64" and number % 40 == 7:
+            return np.where(np.arange(result.size) == 3, 1, result)
+        return result
+
+    outcome = CHECK.run(replace(context(_Copying(gpus(3), change=rarely)), level=Level.STANDARD))
+    (found,) = outcome.findings
+    assert found.device == gpus(3)[1].device
+    assert "matmul bfloat16" in found.message

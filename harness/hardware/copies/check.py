@@ -80,7 +80,7 @@ def _judge(course: Course, sizes: tuple[int, ...], context: CheckContext) -> Non
     peaks = {
         label: peak
         for label, card in cards.items()
-        if not on_chip(card) and (peak := course.machine.reading(label).pcie_peak_gbs) is not None
+        if not on_chip(card, reading := course.machine.reading(label)) and (peak := reading.pcie_peak_gbs) is not None
     }
     for copy in course.copies:
         size = copy.size_bytes or 0

@@ -29,7 +29,7 @@ _RESEAT = "reseat the card, or look at the BIOS setting of its slot and at its r
 
 def judge_sensors(load: Load, others: Sequence[Load] = (), profile: CardProfile | None = None) -> Iterator[Finding]:
     """Yield what links and sensors show. ``others`` are all cards of the model, this one too."""
-    if not on_chip(load.card):
+    if not on_chip(load.card, load.before):
         yield from _pcie(load)
     yield from _nvlinks(load, others, profile)
     yield from judge_clocks(load)
@@ -55,7 +55,7 @@ def settings_of(load: Load, profile: CardProfile | None) -> tuple[list[Figure], 
     What is below the card and its slot's own maximum is a finding of :func:`judge_sensors`.
     """
     figures, findings = [], []
-    pcie = not on_chip(load.card)
+    pcie = not on_chip(load.card, load.before)
     for name, unit, next_step, values, most in (
         ("pcie width", "lanes", _SLOT, load.known("pcie_width") if pcie else [], load.known("pcie_width_max")),
         (
@@ -93,10 +93,9 @@ def settings_of(load: Load, profile: CardProfile | None) -> tuple[list[Figure], 
     return figures, findings
 
 
-def on_chip(card: Card) -> bool:
+def on_chip(card: Card, reading: Reading) -> bool:
     """Whether the card is on the chip of the host's processor and shares its memory: it has no use for PCIe."""
-    named = any(part in _ON_CHIP for part in re.split(r"[\s()]+", card.name))
-    return named or (card.is_gpu and card.uuid is not None and card.memory_bytes is None)
+    return reading.details.shares_memory or any(part in _ON_CHIP for part in re.split(r"[\s()]+", card.name))
 
 
 def _below(load: Load, figure: Figure, expected: str, source: str, next_step: str) -> Finding:
