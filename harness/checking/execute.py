@@ -66,7 +66,12 @@ def confirmed(first: CheckOutcome, second: CheckOutcome) -> CheckOutcome:
         note = "confirmed by a second pass" if failed else "intermittent: not found in a second pass"
         return replace(first, findings=kept, reason=f"{first.reason} ({note})")
     if failed:
-        return replace(second, reason=f"{second.reason} (second pass; the first pass failed differently)")
+        new = tuple(each for each in kept if each not in second.findings)
+        return replace(
+            second,
+            findings=(*second.findings, *new),
+            reason=f"{second.reason} (second pass; the first pass failed differently)",
+        )
     return replace(first, verdict=Verdict.WARN, findings=kept, reason=f"not confirmed by a second pass: {first.reason}")
 
 

@@ -32,7 +32,7 @@ RECOVERY = {
 }
 _LINK = "reseat the card and its riser or cable: a link that must resend packets loses bandwidth and may fail"
 _NVLINK = "look at nvidia-smi nvlink -e, and reseat the card or its bridge"
-_WATCH_NVLINK = "watch it with nvidia-smi nvlink -e; if the count grows, reseat the card or its bridge"
+_WATCH_NVLINK = "watch it with nvidia-smi nvlink -e; only if the count grows, reseat the card or its bridge"
 #: What NVIDIA's catalogue of Xid errors advises.
 _XID_STEPS = {
     48: f"{RESET}: the card has an uncorrectable memory error",
@@ -198,7 +198,7 @@ def _seconds(readings: Sequence[Reading]) -> float:
 
 def _ecc(card: Card, readings: Sequence[Reading], when: str) -> Iterator[Finding]:
     uncorrected, before = growth(readings, "ecc_uncorrected"), readings[0].ecc_uncorrected or 0
-    again = f"{RESET}; if the card counts uncorrected errors again after that, {REPLACE}"
+    again = f"{RESET}; only if the card counts uncorrected errors again after that, {REPLACE}"
     known = bool(set(readings[-1].xid or ()) & set(_XID_OF_MEMORY))
     repair = asked(readings[-1]) or (REPLACE if uncorrected >= _MANY_UNCORRECTED and not known else again)
     # Of a card that has to be reset, the corrected errors say nothing more.
@@ -228,7 +228,7 @@ def _ecc(card: Card, readings: Sequence[Reading], when: str) -> Iterator[Finding
             expected="no uncorrected errors",
             found=f"{before:,}",
             message=f"has counted {plural(before, 'uncorrected memory error')} since the driver was loaded",
-            next_step=asked(readings[-1]) or f"{RESET}; if the card counts more uncorrected errors, {REPLACE}",
+            next_step=asked(readings[-1]) or f"{RESET}; only if the card counts more uncorrected errors, {REPLACE}",
             severity=Verdict.WARN,
         )
 
@@ -270,6 +270,7 @@ def judge_repairs(card: Card, last: Reading) -> Iterator[Finding]:
                 message=found,
                 next_step=next_step,
                 subject=where,
+                lasting=True,
             )
 
 

@@ -234,7 +234,7 @@ def _strength(finding: Finding) -> tuple[bool, int, bool]:
 
 def _action_of(finding: Finding) -> tuple[int, str]:
     # What to do if the first step does not help is for later.
-    first = finding.next_step.partition("; if ")[0]
+    first = finding.next_step.partition("; only if ")[0]
     for rank, (words, action) in enumerate(_ACTIONS):
         if words in first:
             return rank, action

@@ -23,6 +23,8 @@ LOAD_S = {Level.QUICK: 3.0, Level.STANDARD: 20.0, Level.DEEP: 60.0}
 _ROUND_S = {Level.QUICK: 0.2, Level.STANDARD: 0.5, Level.DEEP: 1.0}
 #: Side of the matrices: it doubles until one product takes as long as the last figure, in seconds.
 _SMALLEST, _LARGEST, _LONG_ENOUGH_S = 256, 8192, 0.01
+#: Bytes held for each element of a matrix: the matrix, its square, a product, and as much again while one is made.
+_HELD_BYTES = 4 * 6
 #: A product of twice the side is eight times the work. If it takes less than this many times as long, most of the time
 #: is spent starting it on a device of another process, which is no load.
 _GROWN = 4
@@ -110,13 +112,18 @@ def matrices(machine: Machine, label: str, side: int) -> tuple[Buffer, ...]:
 
 
 def side_for(machine: Machine, label: str, figure: str) -> tuple[int, float]:
-    """Return the side of matrices whose product is long enough to be timed and a real load, and its time in seconds."""
+    """Return the side of matrices whose product is long enough to be timed and a real load, and its time in seconds.
+
+    A card with little memory gets smaller ones, which leave room for all that the load holds.
+    """
     side, before_s = _SMALLEST, math.inf
+    free = [each for card in machine.cards if (each := machine.free_bytes(card.label)) is not None]
+    largest = min(_LARGEST, math.isqrt(min(free) // _HELD_BYTES)) if free else _LARGEST
     while True:
         buffers = matrices(machine, label, side)
         run = partial(machine.run, product(side, figure), label, buffers)
         taken_s = max(min(times_s(machine, run, 3)), 1e-6)
-        if (taken_s >= _LONG_ENOUGH_S and taken_s >= _GROWN * before_s) or side >= _LARGEST:
+        if (taken_s >= _LONG_ENOUGH_S and taken_s >= _GROWN * before_s) or 2 * side > largest:
             return side, taken_s
         side, before_s = side * 2, taken_s
 
