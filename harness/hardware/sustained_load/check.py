@@ -13,7 +13,7 @@ from harness.hardware.profile import profile_for, profiles_of
 from harness.hardware.rates import judge_drift, judge_rates, rate_finding
 from harness.hardware.surroundings import surroundings
 from harness.hardware.sustained_load.judge import REPAIRS, judge_sensors, settings_of, silent_sensors
-from harness.hardware.sustained_load.measure import LOAD_S, Load, matrices, product, side_for, work
+from harness.hardware.sustained_load.measure import LOAD_S, Load, matrices, product, side_for, side_that_fits, work
 from harness.hardware.sustained_load.modes import judge_settings
 from harness.hardware.sustained_load.unread import judge_unread
 from harness.hardware.tensor_float import may_use
@@ -31,7 +31,7 @@ def _check(machine: Machine, account: Account, context: CheckContext) -> str:
     # With TF32 products are several times as fast, which is another figure of the profile.
     setting = machine.software().tf32
     figure = "matmul tfloat32" if all(may_use(card, setting) for card in machine.cards) else "matmul float32"
-    side, one_s = side_for(machine, machine.cards[0].label, figure)
+    side, one_s = side_for(machine, machine.cards[0].label, figure, side_that_fits(machine))
     loads = [Load(card, matrices(machine, card.label, side), before[card.label]) for card in machine.cards]
     operation = product(side, figure)
     trials = work(machine, loads, operation, side, one_s, context.level, account.count)

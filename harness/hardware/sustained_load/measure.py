@@ -111,14 +111,18 @@ def matrices(machine: Machine, label: str, side: int) -> tuple[Buffer, ...]:
     return (*made, machine.put(np.zeros(1, bool), label))
 
 
-def side_for(machine: Machine, label: str, figure: str) -> tuple[int, float]:
+def side_that_fits(machine: Machine) -> int:
+    """Return the largest side of matrices of which every card has room for all that the load holds."""
+    free = [each for card in machine.cards if (each := machine.free_bytes(card.label)) is not None]
+    return max(_SMALLEST, min(_LARGEST, math.isqrt(min(free) // _HELD_BYTES))) if free else _LARGEST
+
+
+def side_for(machine: Machine, label: str, figure: str, largest: int = _LARGEST) -> tuple[int, float]:
     """Return the side of matrices whose product is long enough to be timed and a real load, and its time in seconds.
 
-    A card with little memory gets smaller ones, which leave room for all that the load holds.
+    It is at most ``largest``, whatever the time.
     """
     side, before_s = _SMALLEST, math.inf
-    free = [each for card in machine.cards if (each := machine.free_bytes(card.label)) is not None]
-    largest = min(_LARGEST, math.isqrt(min(free) // _HELD_BYTES)) if free else _LARGEST
     while True:
         buffers = matrices(machine, label, side)
         run = partial(machine.run, product(side, figure), label, buffers)
