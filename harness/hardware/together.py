@@ -25,7 +25,9 @@ def joined(findings: Iterable[Finding], cards: Sequence[Card]) -> list[Finding]:
     groups: dict[tuple[object, ...], list[Finding]] = {}
     for each in found:
         if each.device in by_device and each.pair is None and each.kind not in _OF_ONE_CARD:
-            key = (each.kind, each.where, each.subject, each.severity, each.next_step)
+            # The number of an Xid says what happened, and not how much.
+            what = each.found if each.subject == "Xid" else ""
+            key = (each.kind, each.where, each.subject, each.severity, each.next_step, what)
             groups.setdefault(key, []).append(each)
     for group in groups.values():
         devices = tuple(dict.fromkeys(str(each.device) for each in group))

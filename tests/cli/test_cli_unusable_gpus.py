@@ -32,7 +32,8 @@ def checked(folder: Path, *faults: str, only: str, count: int = 2) -> tuple[int,
 @pytest.mark.parametrize(
     ("fault", "why", "action"),
     [
-        ("code = 802", "error 802 (SYSTEM_NOT_READY): the NVSwitch fabric is not set up", "start the fabric manager"),
+        # No NVSwitch joins these cards, so that no fabric manager can help.
+        ("code = 802", "error 802 (SYSTEM_NOT_READY): the driver is not ready", "reboot the node"),
         ("code = 803", "error 803 (SYSTEM_DRIVER_MISMATCH)", "reboot the node"),
         ("code = 100", "error 100 (NO_DEVICE): no GPU is visible", "look at CUDA_VISIBLE_DEVICES"),
         ("code = 7000", "error 7000: CUDA does not start", "find out why CUDA does not start"),
@@ -73,6 +74,22 @@ def test_the_only_card_of_a_machine_may_be_the_one_that_cannot_be_used(tmp_path:
     code, text, made = checked(tmp_path, f'kind = "{kind}", card = 0', only="memory", count=1)
     assert (code, made.verdict, made.results[-1].verdict) == (1, Verdict.FAIL, Verdict.SKIP)
     assert f"nvml:0: {action}" in text
+
+
+def test_cards_without_a_driver_fail_with_a_record_and_one_cause(tmp_path: Path) -> None:
+    code, text, made = checked(tmp_path, 'kind = "driver-not-loaded"', only="memory")
+    assert (code, made.verdict, made.described) == (1, Verdict.FAIL, True)
+    assert "the machine: install or load the driver" in text
+    assert "2 NVIDIA GPUs on the PCI bus (0000:1B:00.0, 0000:1E:00.0) cannot be used" in text
+    (verdict,) = made.card_verdicts
+    assert (verdict.shared, verdict.findings) == (True, 1)
+
+
+def test_what_the_driver_reports_is_found_whichever_check_runs(tmp_path: Path) -> None:
+    code, _, made = checked(tmp_path, 'kind = "xid", card = 1, code = 119, after_s = 0.0', only="cards")
+    (found,) = made.results[0].findings
+    assert (code, found.where, found.device) == (1, "Xid during the check 'cards'", made.cards[1].device)
+    assert [each.action for each in made.card_verdicts] == ["reset"]
 
 
 def test_a_machine_in_good_order_passes(tmp_path: Path) -> None:

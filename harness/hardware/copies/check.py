@@ -11,10 +11,10 @@ from harness.hardware.copies.judge import copy_findings
 from harness.hardware.copies.measure import ACROSS, BOTH, TO_CARD, TO_HOST, Course
 from harness.hardware.delivery import blame_copies
 from harness.hardware.machine import Machine
+from harness.hardware.on_chip import on_chip
 from harness.hardware.profile import profiles_of
 from harness.hardware.profile_rates import COPIES
 from harness.hardware.rates import judge_rates
-from harness.hardware.sustained_load.judge import on_chip
 from harness.plural import plural
 from harness.records import Quantity
 

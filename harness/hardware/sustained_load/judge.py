@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Sequence
 from dataclasses import fields, replace
 
@@ -10,17 +9,16 @@ from harness.hardware.card_profile import CardProfile
 from harness.hardware.counters import judge_counters, judge_repairs
 from harness.hardware.finding import amount, finding
 from harness.hardware.machine import Reading
+from harness.hardware.on_chip import on_chip
 from harness.hardware.sustained_load.clocks import judge_clocks
 from harness.hardware.sustained_load.measure import Load
 from harness.plural import plural
-from harness.records import Card, Figure, Finding, Quantity, Verdict
+from harness.records import Figure, Finding, Quantity, Verdict
 
 #: A card remaps rows or retires pages, so that it lacks some of these.
 REPAIRS = ("remap_pending", "remap_failed", "retired_pages", "retired_pending", "recovery_action", "details")
 #: A power limit below this share of the board's default was lowered.
 _LOWERED = 0.95
-#: Words in the names of GPUs on the chip of a processor.
-_ON_CHIP = ("GB10", "Thor", "Orin", "Xavier", "Tegra")
 _SLOT = "move it to a wider or newer slot if there is one"
 _NVLINK = "look at nvidia-smi nvlink --status and update the driver: the card's NVLinks were trained at a lower speed"
 _POWER = "raise its power limit (nvidia-smi -pl) unless it was lowered on purpose"
@@ -91,11 +89,6 @@ def settings_of(load: Load, profile: CardProfile | None) -> tuple[list[Figure], 
                 findings.append(_below(load, figure, expected, str(figure.expected_from), next_step))
         figures.append(figure)
     return figures, findings
-
-
-def on_chip(card: Card, reading: Reading) -> bool:
-    """Whether the card is on the chip of the host's processor and shares its memory: it has no use for PCIe."""
-    return reading.details.shares_memory or any(part in _ON_CHIP for part in re.split(r"[\s()]+", card.name))
 
 
 def _below(load: Load, figure: Figure, expected: str, source: str, next_step: str) -> Finding:
