@@ -50,15 +50,15 @@ def known_answers(seed: int, index: int, *, on_cpu: bool = False) -> tuple[Known
 def many_answers(seed: int, index: int, count: int, *, on_cpu: bool = False) -> tuple[KnownAnswer, ...]:
     """Return for each dtype ``count`` products in one operation, with data for shard ``index``.
 
-    The result says of each product how many of its elements are wrong, and should be 0: int64 ``[count]``.
+    The result says of each product in how many runs it was wrong, and should be 0: int64 ``[count]``.
     """
     random = np.random.default_rng([seed, index, count])
-    made = []
+    made, none = [], np.zeros(count, np.int64)
     for dtype in ("float32", "float64", "int32") if on_cpu else ("float32", "float64", "float16", "bfloat16"):
         top = LARGEST[dtype]
         left, right = (random.integers(-top, top + 1, (count, SIDE, SIDE)) for _ in range(2))
         arrays = [array.astype(numpy_dtype(dtype)) for array in (left, right, np.matmul(left, right))]
-        made.append(KnownAnswer(many_products(dtype, count), tuple(arrays), np.zeros(count, np.int64)))
+        made.append(KnownAnswer(many_products(dtype, count), (*arrays, none), none))
     return tuple(made)
 
 
@@ -87,20 +87,20 @@ def product(dtype: str) -> Operation:
 
 @cache
 def many_products(dtype: str, count: int) -> Operation:
-    """Multiply ``count`` pairs of matrices, an op for each, and count in each product the elements that are wrong.
+    """Multiply ``count`` pairs of matrices, an op for each, and count the runs in which each product was wrong.
 
-    The arguments are the factors and the exact products: ``[count, SIDE, SIDE]`` each.
+    The arguments are the factors and the exact products, ``[count, SIDE, SIDE]`` each, and the counts so far.
     """
 
-    def on_card(lefts: Any, rights: Any, exact: Any) -> Any:
+    def on_card(lefts: Any, rights: Any, exact: Any, before: Any) -> Any:
         parts = zip(*(tf.unstack(each, count) for each in (lefts, rights, exact)), strict=True)
-        wrong = [tf.not_equal(tf.linalg.matmul(left, right), known) for left, right, known in parts]
-        return tf.stack([tf.reduce_sum(tf.cast(each, tf.int64)) for each in wrong])
+        wrong = [tf.reduce_any(tf.not_equal(tf.linalg.matmul(left, right), known)) for left, right, known in parts]
+        return before + tf.stack([tf.cast(each, tf.int64) for each in wrong])
 
-    def reference(lefts: Any, rights: Any, exact: Any) -> Any:
-        return np.count_nonzero(np.matmul(lefts, rights) != exact, axis=(1, 2))
+    def reference(lefts: Any, rights: Any, exact: Any, before: Any) -> Any:
+        return before + np.any(np.matmul(lefts, rights) != exact, axis=(1, 2))
 
-    return Operation(product(dtype).name, dtype, "int64", on_card, reference)
+    return Operation(product(dtype).name, dtype, "int64", on_card, reference, chained=True)
 
 
 @cache

@@ -86,7 +86,7 @@ def test_cards_without_a_driver_fail_with_a_record_and_one_cause(tmp_path: Path)
 
 
 def test_what_the_driver_reports_is_found_whichever_check_runs(tmp_path: Path) -> None:
-    code, _, made = checked(tmp_path, 'kind = "xid", card = 1, code = 119, after_s = 0.0', only="cards")
+    code, _, made = checked(tmp_path, 'kind = "xid", card = 1, code = 119, after_s = 0.00001', only="cards")
     (found,) = made.results[0].findings
     assert (code, found.where, found.device) == (1, "Xid during the check 'cards'", made.cards[1].device)
     assert [each.action for each in made.card_verdicts] == ["reset"]

@@ -84,7 +84,7 @@ def test_the_rate_is_that_of_the_binomial_distribution_and_of_the_card_with_the_
 
 def test_one_wrong_product_in_hundreds_is_found_at_standard_with_its_card_and_type() -> None:
     def rarely(operation: Operation, card: str, number: int, result: NDArray[Any]) -> NDArray[Any]:
-        if operation.name == "matmul bfloat16" and card == "GPU:1" and result.dtype == "int64" and number % 40 == 7:
+        if operation.name == "matmul bfloat16" and card == "GPU:1" and result.dtype == "int64":
             return np.where(np.arange(result.size) == 3, 1, result)
         return result
 

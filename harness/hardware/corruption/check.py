@@ -39,7 +39,6 @@ def _check(machine: Machine, account: Account, context: CheckContext) -> str:
         if any(each.intermittent or not each.sure for each in blame):
             # More trials narrow down the rate and the cause.
             compute(machine, programs, context.level, computed)
-            multiply(machine, context.seed + 1, context.level, computed)
             blame = blame_computing(computed.trials)
         account.add(*computing_findings(blame, cards, computed.details))
     count = ran

@@ -12,7 +12,6 @@ from harness.checking.check import Level
 from harness.hardware.bits import changed_bits
 from harness.hardware.blame import Trial, Trials
 from harness.hardware.known_answers import (
-    SIDE,
     KnownAnswer,
     digest,
     digest_of,
@@ -94,29 +93,29 @@ def compute(machine: Machine, programs: Sequence[Program], level: Level, into: T
 
 
 def multiply(machine: Machine, seed: int, level: Level, into: Trials) -> None:
-    """Multiply many matrices of each dtype on all cards, each time with the indices on other cards."""
+    """Multiply many matrices of each dtype on all cards, with each index on each card."""
     labels = [card.label for card in machine.cards]
     on_cpu = all(card.kind == "CPU" for card in machine.cards)
     count = max(2, len(labels))
-    by_index = [many_answers(seed, index, AT_ONCE, on_cpu=on_cpu) for index in range(count)] if PRODUCTS[level] else []
+    repeats = -(-PRODUCTS[level] // (AT_ONCE * count))
+    by_index = [many_answers(seed, index, AT_ONCE, on_cpu=on_cpu) for index in range(count)] if repeats else []
     for answers in zip(*by_index, strict=True):
-        buffers = {
-            (index, label): tuple(machine.put(array, label) for array in answer.arrays)
-            for label in labels
-            for index, answer in enumerate(answers)
-        }
         operation = answers[0].operation
-        for number in range(PRODUCTS[level] // AT_ONCE):
+        for number in range(count):
             on = [labels[(index + number) % len(labels)] for index in range(len(labels))]
-            shards = list(range(len(on))) if len(on) > 1 else [number % 2]
-            jobs = [Job(operation, card, buffers[shard, card]) for shard, card in zip(shards, on, strict=True)]
+            shards = list(range(len(on))) if len(on) > 1 else [number]
+            jobs = [
+                Job(operation, card, tuple(machine.put(array, card) for array in answers[shard].arrays), repeats)
+                for shard, card in zip(shards, on, strict=True)
+            ]
             for shard, card, ran in zip(shards, on, machine.at_once(jobs), strict=True):
-                for elements in machine.fetch(ran.result).tolist():
-                    if elements:
-                        text = f"{operation.name}: {elements:,} of {SIDE**2:,} elements are wrong"
+                for at, runs in enumerate(machine.fetch(ran.result).tolist()):
+                    wrong = min(int(runs), repeats)
+                    if wrong:
+                        text = f"{operation.name}: product {at} is wrong in {wrong:,} of {repeats:,} runs"
                         into.details.setdefault(card, text)
                         into.details.setdefault(f"index {shard}", text)
-                    into.trials.append(Trial(card, bool(elements), shard, program=operation.name))
+                    into.trials += [Trial(card, run < wrong, shard, program=operation.name) for run in range(repeats)]
 
 
 def _compare(
