@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cache, partial
 from typing import Any
@@ -36,8 +36,9 @@ from harness.judgement.runs import (
     to_array,
 )
 from harness.judgement.sensitivity import Measuring, Spread
+from harness.judgement.shared_state import SharedState
 from harness.judgement.slots import judge_slots
-from harness.judgement.state import Snapshot, named_variables, used_by_both, variables_made, variables_of, watched
+from harness.judgement.state import Snapshot, named_variables, variables_made, variables_of
 from harness.judgement.steps import changes, is_step
 from harness.judgement.structure import judge_structure
 from harness.judgement.tolerance import Sensitivity, coarsest_epsilon, epsilon_of
@@ -87,7 +88,7 @@ class Examination:
             self.reference, self.inputs, self.variables, wanted, self.seed, scope=self.devices[0].name
         )
         self.state = variables_of([self.parallel, self.reference], self.variables)
-        self.watched = watched(self.parallel, self.reference, self.state, len(self.variables))
+        self.shared = SharedState(self.parallel, self.reference, self.state[: len(self.variables)])
 
     def run(self, mode: Mode) -> None:
         """Run, compare and judge in one mode."""
@@ -142,9 +143,8 @@ class Examination:
         try:
             with uses_noted(snapshot) as used_by_reference:
                 raw = self._raw(self.single, mode)
-            used &= used_by_reference
-            self.watched = used_by_both(used, self.watched, snapshot.variables)
-            expected = as_result(raw, self.watched, snapshot.starts, copied=mode == "eager")
+            self.shared.add(used, used_by_reference, snapshot)
+            expected = as_result(raw, self.shared.variables, snapshot.starts, copied=mode == "eager")
             del raw
         except HarnessError:
             raise
@@ -162,8 +162,9 @@ class Examination:
         if traced is None:
             return
         evidence, found = traced
-        after = dict(zip(map(id, snapshot.variables), found.state, strict=False))  # the reference may have added some
-        found = replace(found, state=tuple(after[id(variable)] for variable in self.watched))
+        # The reference may have added some, which the program under test has left alone.
+        after = snapshot.starts | dict(zip(map(id, snapshot.variables), found.state, strict=False))
+        found = replace(found, state=tuple(after[id(variable)] for variable in self.shared.variables))
         # Of another mode only the outputs are compared with these.
         self.expected[mode] = replace(expected, gradients=(), state=())
         snapshot.restore()
@@ -173,7 +174,7 @@ class Examination:
         if mixed_up:
             self.judged.undecided.append(f"values were not compared: threads shared a GPU ({mode})")
         else:
-            self._compare(found, expected, again, evidence, mode, snapshot, used)
+            self._compare(found, expected, again, evidence, mode, snapshot)
         # The rows of a batch say how many devices can have work only where the batch is what is shared out.
         rows = self._batch(expected) if self.pattern is None else None
         self.judged.findings.extend(
@@ -232,7 +233,6 @@ class Examination:
         evidence: Trace,
         mode: Mode,
         snapshot: Snapshot,
-        used: Collection[int],
     ) -> None:
         wrong = judge_structure(found, expected, mode)
         self.judged.findings.extend(wrong)
@@ -248,7 +248,7 @@ class Examination:
             named = [starts[id(variable)] for variable in self.state[: len(self.variables)]]
             exact = were_exact(self.single, found, expected, named, evidence.ops, judged.arithmetic)
         terms = max(2, rows_of(self.parallel, self.inputs) or 1)
-        before = [starts[id(variable)] for variable in self.watched]
+        before = [starts[id(variable)] for variable in self.shared.variables]
         left_alone = all(
             one is other is start for start, one, other in zip(before, found.state, expected.state, strict=True)
         )
@@ -257,7 +257,7 @@ class Examination:
             mode,
             expected,
             snapshot,
-            () if left_alone else self.watched,
+            () if left_alone else self.shared.variables,
             terms,
             judged.arithmetic,
             self.progress,
@@ -277,7 +277,7 @@ class Examination:
                 return largest_magnitude(getattr(expected, part))
             # An optimizer's own variables, which nobody names, are on scales of their own.
             named = slice(len(self.variables))
-            return largest_magnitude(changes(self.watched[named], before[named], expected.state[named]))
+            return largest_magnitude(changes(self.shared.variables[named], before[named], expected.state[named]))
 
         def judge(part: Part, index: int, subject: Subject, start: Any = None) -> None:
             def of(spread: Spread) -> Sensitivity:
@@ -305,12 +305,9 @@ class Examination:
             judge("gradients", index, Subject("gradient", name, mode))
         self.gradient_values += judged.compared - compared
         names = {id(variable): name for variable, name in named_variables(self.variables, self.state)}
-        for index, (variable, start) in enumerate(zip(self.watched, before, strict=True)):
+        for index, (variable, start) in enumerate(zip(self.shared.variables, before, strict=True)):
             changed = expected.state[index] is not start and not np.array_equal(expected.state[index], start)
-            # One that nobody named, and that the reference carries but does not use, may be a replica's copy.
-            theirs = index < len(self.variables) or id(variable) in used
-            same = found.state[index] is start or np.array_equal(found.state[index], start)
-            if not changed and (same or not theirs):
+            if not changed and (found.state[index] is start or np.array_equal(found.state[index], start)):
                 continue
             judge("state", index, Subject("value", f"{names[id(variable)]} after the call", mode), start)
         if wrong := judged.findings[first:]:
@@ -322,7 +319,7 @@ class Examination:
                 self.single,
                 self.devices,
                 snapshot,
-                self.watched,
+                self.shared.variables,
                 wrong,
                 unsteady,
                 axis_and_whole(self.parallel)[1],

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
@@ -28,43 +28,21 @@ def variables_of(callables: Sequence[Callable[..., Any]], named: Sequence[Any]) 
     for fn in callables:
         for item in carried(fn, lambda item: isinstance(item, (tf.Variable, tf.Module)) or _has_variables(item)):
             found.extend([item] if isinstance(item, tf.Variable) else item.variables)
-    return list({id(plain): plain for plain in map(_plain, found)}.values())
+    return list({id(each): each for each in map(plain, found)}.values())
 
 
 def distinct(variables: Iterable[Any]) -> list[Any]:
     """Return each of the variables once, also where one is TensorFlow's and another the Keras variable around it."""
     known: dict[int, Any] = {}
     for variable in variables:
-        known.setdefault(id(_plain(variable)), variable)
+        known.setdefault(id(plain(variable)), variable)
     return list(known.values())
 
 
-def _plain(variable: Any) -> Any:
+def plain(variable: Any) -> Any:
     """The variable of TensorFlow's that a Keras variable keeps its value in; any other one as it is."""
     held = variable if isinstance(variable, tf.Variable) else getattr(variable, "value", None)
     return held if isinstance(held, tf.Variable) else variable
-
-
-def watched(parallel: Callable[..., Any], reference: Callable[..., Any], state: Sequence[Any], named: int) -> list[Any]:
-    """Return the variables of ``state`` to compare: the first ``named``, and those that both callables carry.
-
-    A variable that only one of them carries is its own business. The state of a random generator advances with the
-    numbers drawn, which is not a fault.
-    """
-    of_one, of_other = ({id(variable) for variable in variables_of([fn], ())} for fn in (parallel, reference))
-    drawing = _generator_states([parallel, reference])
-    return [
-        variable
-        for index, variable in enumerate(state)
-        if index < named
-        or (id(variable) in of_one & of_other and id(variable) not in drawing and is_comparable(variable))
-    ]
-
-
-def used_by_both(used: Collection[int], known: Sequence[Any], state: Sequence[Any]) -> list[Any]:
-    """Return the ``known`` variables, then others of ``state`` that can be compared and whose ids are in ``used``."""
-    ids = {id(variable) for variable in known}
-    return [*known, *(each for each in state if id(each) in used and id(each) not in ids and is_comparable(each))]
 
 
 def named_variables(named: Sequence[Any], state: Sequence[Any]) -> list[tuple[Any, str]]:
@@ -78,14 +56,14 @@ def is_comparable(variable: Any) -> bool:
 
     The replicas of a strategy's variable may hold shares of its value.
     """
+    return whole_of(variable) is None and not any(name in variable.name for name in _DRAWING)
+
+
+def whole_of(variable: Any) -> Any:
+    """The strategy's variable that this one is in a replica of; ``None`` for others."""
     # Of its own attributes alone: the strategy's variable passes others on to a replica.
-    in_replica = hasattr(vars(variable).get("_handle"), "_distributed_container")
-    return not in_replica and not any(name in variable.name for name in _DRAWING)
-
-
-def _generator_states(callables: Sequence[Callable[..., Any]]) -> set[int]:
-    generators = [made for fn in callables for made in carried(fn, lambda item: isinstance(item, tf.random.Generator))]
-    return {id(generator.state) for generator in generators}
+    whole = getattr(vars(variable).get("_handle"), "_distributed_container", None)
+    return whole and whole()
 
 
 def assigning_class() -> Any:

@@ -13,7 +13,7 @@ from weakref import ref
 import numpy as np
 
 from harness._tensorflow import interface
-from harness.judgement.state import Snapshot
+from harness.judgement.state import Snapshot, whole_of
 from harness.lazy import tf
 
 #: Numbers of dtypes, as ``tensorflow/core/framework/types.proto`` has them.
@@ -45,6 +45,8 @@ def uses_noted(snapshot: Snapshot) -> Iterator[set[int]]:
                 for each in argument if isinstance(argument, (list, tuple)) else (argument,):
                     if isinstance(each, private.ops._EagerTensorBase) and each._datatype_enum() == _RESOURCE:
                         noting.note(each)
+                    elif isinstance(each, private.variable):  # TensorFlow reads it without asking for its handle
+                        noting.note(handle(each), each)
             return run(*arguments)
 
         return call
@@ -91,6 +93,8 @@ class _Noting:
         variable = self.by_handle[handle._id]
         if variable is not None:
             self.used.add(id(variable))
+            if (whole := whole_of(variable)) is not None:
+                self.used.add(id(whole))
 
     def _note_table(self, handle: Any) -> None:
         made = _instances({tf.lookup.experimental.MutableHashTable, tf.lookup.experimental.DenseHashTable})

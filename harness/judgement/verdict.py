@@ -17,6 +17,9 @@ from harness.judgement.verification import PLACE_KINDS, VALUE_KINDS, Verificatio
 from harness.plural import plural
 from harness.records import Exercised, Finding, Verdict
 
+#: So many of the variables that are not compared are named.
+_SHOWN = 3
+
 if TYPE_CHECKING:
     from harness.judgement.examine import Examination
 
@@ -66,6 +69,10 @@ def conclude(examination: Examination, acceptances: Sequence[Acceptance] = ()) -
         and rows_alike(examination.parallel, examination.inputs)
     ):
         reason += ". All rows of the inputs are equal: a wrong order of rows would go unnoticed; give rows that differ"
+    if verdict is Verdict.PASS and examination.shared.of_reference:
+        own = sorted(examination.shared.of_reference)
+        shown = f"{', '.join(own[:_SHOWN])}{', …' if len(own) > _SHOWN else ''}"
+        reason += f". Not compared, as only the reference uses them: {shown}; to compare them, give variables=[...]"
     if outdated:
         verdict = Verdict.WARN if verdict is Verdict.PASS else verdict
         reason = f"{reason}. Accepted, but no longer found; remove from accept: {', '.join(outdated)}"
