@@ -26,11 +26,12 @@ def repeated(question: Question) -> Iterator[Cause]:
     outputs = [leaf for leaf in question.wrong if leaf.part == "outputs"]
     if states:
         yield from _besides(question, states)
+        # What only applies other gradients leaves other variables alone, too.
+        yield from _never(question, states)
         yield from by_each_shard(question, states)
         yield from _more_often(question, states)
         yield from _some_more_often(question, states)
         yield from _applied_again(question, states)
-        yield from _never(question, states)
         yield from _one_missing(question, states)
         yield from _by_shares(question, states)
     elif outputs and len(outputs) == len(question.wrong) and question.seen_reference.writes:
