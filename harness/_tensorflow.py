@@ -52,6 +52,7 @@ _MODULES = {
     "gradients_util": "ops.gradients_util",  # gradients in graphs
     "script_ops": "ops.script_ops",  # tf.numpy_function, which runs no op in eager code; EagerFunc of tf.py_function
     "control_flow_state": "ops.control_flow_state",  # the gradients of results that nobody reads
+    "cond": "ops.cond_v2",  # what the gradient of a tf.cond is given
     "function_context": "eager.polymorphic_function.function_context",  # what a tf.function is traced anew for
     "concrete_function": "eager.polymorphic_function.concrete_function",  # keeps the backward functions of a trace
     "variables": "ops.resource_variable_ops",  # BaseResourceVariable, whose rows are looked up

@@ -95,6 +95,7 @@ PRIVATE_SIGNATURES = {
     "gradients_util._MultiDeviceAddN": "tensor_list gradient_uid",
     "gradients_util._AggregatedGrads": "grads op gradient_uid loop_state aggregation_method",
     "control_flow_state.ZerosLike": "op index",
+    "cond._resolve_grad_inputs": "cond_graph grad_graph",
     "function_context.make_function_context": "scope_type",
     "trace._select_forward_and_backward_functions": "self args possible_gradient_type executing_eagerly",
     "rewriting.forward_backward": "self num_doutputs",

@@ -296,7 +296,7 @@ class Examination:
                 scale=partial(scale, part) if part == "gradients" or steps else float,
             )
             wrong = len(judged.findings) > known
-            leaves.append(Leaf(part, index, subject.where, have, want, wrong, lambda: of(measured()), start))
+            leaves.append(Leaf(part, index, subject.where, have, want, wrong, lambda: of(measured.whole()), start))
 
         for index, name in enumerate(names_of(expected.structure)):
             judge("outputs", index, Subject("value", name, mode))
@@ -328,7 +328,7 @@ class Examination:
             self.questions.append(question)
         if self.oracle is not None:
             ask_oracle(
-                self.judged, self.oracle, self.inputs, {"parallel": found, "reference": expected}, mode, measured
+                self.judged, self.oracle, self.inputs, {"parallel": found, "reference": expected}, mode, measured.whole
             )
         self.spread = measured.spread
 
@@ -371,7 +371,9 @@ class Examination:
                 other,
                 values[index],
                 exact=exact,
-                measure=lambda wanted, index=index: replace(measured(wanted).results[index], most_ulps=_REPEAT_ULPS),  # type: ignore[misc]
+                measure=lambda wanted, index=index: replace(  # type: ignore[misc]
+                    measured.whole(wanted).results[index], most_ulps=_REPEAT_ULPS
+                ),
             )
             self.judged.findings.extend(repeated.findings)
             steady = steady and not repeated.findings
@@ -387,4 +389,6 @@ class Examination:
 
 
 def _coarsest(evidence: Trace) -> float:
-    return coarsest_epsilon(dtype for op in evidence.ops if computes(op) for dtype in op.dtypes)
+    """The largest epsilon of the dtypes that ops compute in, or round to."""
+    ops = (op for op in evidence.ops if computes(op) or op.type == "Cast")
+    return coarsest_epsilon(dtype for op in ops for dtype in op.dtypes)

@@ -3,7 +3,8 @@
 Moving the inputs shows how far errors grow on their way. It does not show the errors that a sum of terms which cancel
 makes itself: they are as large as its terms. Here each floating result is moved by up to one unit in its last place,
 and a sum or a product of matrices by as much of the sum of its terms' absolute values, which bounds the error of any
-order of summation (Higham 2002, section 4.2; Parker, Monte Carlo arithmetic, 1997).
+order of summation (Higham 2002, section 4.2; Parker, Monte Carlo arithmetic, 1997). A cast to a coarser dtype rounds
+too. So half precision moves what is computed from its results, and nothing else.
 """
 
 from __future__ import annotations
@@ -51,14 +52,15 @@ class _Noise:
         self.busy = False
 
     def on_op(self, kind: str, inputs: Any, _: Any, outputs: Any, graph: Any) -> Any:
-        if self.busy or graph is None or self.control is None or kind in _SKIPPED or "Random" in kind:
+        rounds = kind == "Cast" and _to_coarser(inputs[0], outputs[0])
+        if self.busy or graph is None or self.control is None or (kind in _SKIPPED and not rounds) or "Random" in kind:
             return None
         if not any(epsilon_of_name(tensor.dtype.name) for tensor in outputs) or not self._is_of(graph):
             return None
         self.busy = True
         try:
             size = _absolute(kind, inputs, outputs[0]) if kind in _SUMS else None
-            exact = _are_whole([*inputs, *outputs]) if kind in _EXACT else None
+            exact = _are_whole([*inputs, *outputs]) if kind in _EXACT or rounds else None
             return [self._moved(tensor, size, exact) for tensor in outputs]
         finally:
             self.busy = False
@@ -90,6 +92,11 @@ class _Noise:
         moved = tensor + tf.stop_gradient(tf.cast(tf.cast(share, plain) * size, tensor.dtype))
         moved.set_shape(tensor.shape)
         return moved
+
+
+def _to_coarser(given: Any, made: Any) -> bool:
+    """Whether a cast rounds floating numbers."""
+    return 0.0 < epsilon_of_name(given.dtype.name) < epsilon_of_name(made.dtype.name)
 
 
 def _are_whole(tensors: Any) -> Any:

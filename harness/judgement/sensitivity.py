@@ -82,7 +82,11 @@ class Spread:
 
 @dataclass
 class Measuring:
-    """Measures the sensitivity of the reference on first use: by moving its inputs, then by moving each op's result."""
+    """Measures the sensitivity of the reference on first use: by moving its inputs, then by moving each op's result.
+
+    Inputs and variables are moved in their own last place. What is computed in a coarser dtype than theirs shows in
+    :attr:`of_rounding` alone, for the results that it leads to: :meth:`whole`.
+    """
 
     single: Program
     mode: Mode
@@ -115,7 +119,13 @@ class Measuring:
             self._replay(self.spread)
         return self.spread
 
-    def _replay(self, spread: Spread) -> None:
+    def whole(self, wanted: int = REPLAYS) -> Spread:
+        """Sensitivities to all rounding errors: to moves, or to those of each op where some op has a coarser dtype."""
+        results = (array for part in _parts(self.expected) for array in part if array is not None)
+        finest = min(filter(None, (epsilon_of(array.dtype) for array in results)), default=self.arithmetic)
+        return self.of_rounding if self.arithmetic > finest else self(wanted)
+
+    def _replay(self, spread: Spread, at_least: float = 0.0) -> None:
         moving = {
             id(variable)
             for variable, value in zip(self.snapshot.variables, self.snapshot.values, strict=True)
@@ -124,10 +134,10 @@ class Measuring:
         try:
             # A generator's state, say, which is no floating variable.
             self.snapshot.restore(lambda variable: id(variable) in moving)
-            leaves = [self._leaf_moved(leaf) for leaf in self.single.leaves()]
+            leaves = [self._leaf_moved(leaf, at_least) for leaf in self.single.leaves()]
             for variable, value in zip(self.snapshot.variables, self.snapshot.values, strict=True):
                 if id(variable) in moving:
-                    put(variable, move(value, self._random, self.arithmetic))
+                    put(variable, move(value, self._random, at_least))
             raw = self.single.runner(self.mode)(*self.single.arguments(self.mode, leaves))
             spread.add(self.expected, parts_of(raw, self.watched))
         finally:
@@ -137,7 +147,7 @@ class Measuring:
         """Whether to move numbers of this epsilon: one of a coarser type than the arithmetic has no rounding error."""
         return 0.0 < epsilon <= (self.arithmetic or epsilon)
 
-    def _leaf_moved(self, leaf: Any) -> Any:
+    def _leaf_moved(self, leaf: Any, at_least: float) -> Any:
         """A leaf of the inputs, its floating numbers moved; those of ragged and of sparse tensors too."""
 
         def moved(tensor: Any) -> Any:
@@ -146,13 +156,16 @@ class Measuring:
             array = tensor.numpy()
             if not self._moves(epsilon_of(array.dtype)) or _is_mask(array):
                 return tensor
-            return tf.constant(move(array, self._random, self.arithmetic), tensor.dtype)
+            return tf.constant(move(array, self._random, at_least), tensor.dtype)
 
         return tf.nest.map_structure(moved, leaf, expand_composites=True)
 
     @cached_property
     def of_rounding(self) -> Spread:
-        """Sensitivities to the rounding errors of the ops themselves; those to moves where these cannot be measured."""
+        """Sensitivities to the rounding errors of the ops themselves; those to moves where these cannot be measured.
+
+        These moves are by one unit in the last place of the coarsest dtype that the reference computes in.
+        """
         spread = Spread.start(self.expected, self.terms)
         self.progress("measuring rounding errors of each op")
         self.snapshot.restore()
@@ -160,16 +173,22 @@ class Measuring:
             try:
                 run = rounded(self.single)
             except Exception as error:  # noqa: BLE001 - the user's code may raise anything where it is built as a graph
-                return self().noted(f"; the reference's ops could not be replayed as a graph: {type(error).__name__}")
+                return self._coarse(f"; the reference's ops could not be replayed as a graph: {type(error).__name__}")
             for seed in range(REPLAYS):
                 for size in _SIZES:
                     self.snapshot.restore()
                     spread.add(self.expected, parts_of(run(seed, size), self.watched), size)
         except tf.errors.OpError as error:
-            return self().noted(f"; the reference's ops could not be replayed: {type(error).__name__}")
+            return self._coarse(f"; the reference's ops could not be replayed: {type(error).__name__}")
         finally:
             self.snapshot.restore()
         return spread
+
+    def _coarse(self, note: str) -> Spread:
+        spread = Spread.start(self.expected, self.terms)
+        for _ in range(REPLAYS):
+            self._replay(spread, self.arithmetic)
+        return spread.noted(note)
 
 
 def _is_mask(array: NDArray[Any]) -> bool:

@@ -70,7 +70,8 @@ def compare(
 
     ``measure`` gives the sensitivity of the expected array from a number of replays; it is called only where the two
     differ by more than a few units in the last place, with more replays only where fewer do not explain the difference.
-    ``rounded``, which costs more, only where they differ by more than all of them allow, or where these allow all.
+    ``rounded``, which costs more, only where they differ by more than all of them allow, or where these allow all; if
+    some arithmetic is coarser than the result, it alone knows whether the result depends on it.
     """
     if found is None or expected is None:
         judged.findings += _lacking(subject, found, expected)
@@ -151,15 +152,17 @@ def _compare_floats(
     rule = "exact arithmetic" if exact else f"{_FREE_ULPS:g} units in the last place"
     if not exact and errors.exceed(bound):
         rule, exceeded = "rounding", True
-        for wanted in range(1, REPLAYS + 1):
+        # Where each op's rounding can be measured, a result of coarser arithmetic is wider by that, and others are not.
+        own, mixed = (coarse, False) if rounded is None else (epsilon, coarse > epsilon)
+        for wanted in range(1, 2 if mixed else REPLAYS + 1):
             sensitivity = measure(wanted)
-            bound = errors.measured(sensitivity, coarse)
+            bound = errors.measured(sensitivity, own)
             exceeded = errors.exceed(bound)
             if not exceeded:
                 break
-        if rounded is not None and exceeded and not errors.far_exceed(bound, sensitivity):
+        if rounded is not None and exceeded and (mixed or not errors.far_exceed(bound, sensitivity)):
             moved, sensitivity = bound, rounded()
-            more, rule = errors.measured(sensitivity, coarse), f"{rule}{sensitivity.note}"
+            more, rule = errors.measured(sensitivity, own), f"{rule}{sensitivity.note}"
             bound = lambda block: np.maximum(moved(block), more(block))  # noqa: E731
 
     def could_hide_a_fault(seen: _Seen) -> bool:
@@ -169,7 +172,7 @@ def _compare_floats(
     seen = errors.seen(bound, coarse)
     if rounded is not None and rule.startswith("rounding") and not seen.wrong and could_hide_a_fault(seen):
         # Moved inputs may have crossed a step, such as one at 1.0, and both programs have stood on the same side of it.
-        narrow = errors.measured(rounded(), coarse)
+        narrow = errors.measured(rounded(), epsilon)
         if not errors.exceed(narrow):
             seen = errors.seen(narrow, coarse)
     if seen.no_numbers:
@@ -184,8 +187,8 @@ def _compare_floats(
             dtype=found.dtype.name,
             elements=found.size,
             compared=seen.compared,
-            largest_error=seen.largest_error,
-            bound=seen.bound,
+            largest_error=seen.closest[1],
+            bound=seen.closest[2],
             rule=rule,
         )
     )
@@ -262,7 +265,8 @@ class _Seen:
     compared: int = 0
     wrong: int = 0
     decisive: bool = False
-    largest_error: float = 0.0
+    #: Of the element whose error is the largest share of its bound: that share, the error, and the bound.
+    closest: tuple[float, float, float] = (-1.0, 0.0, 0.0)
     widest_bound: float = 0.0
     #: The element that exceeds its bound most, or comes closest to it, and its bound.
     worst: int = 0
@@ -277,11 +281,15 @@ class _Seen:
         at = int(np.argmax(excess))
         if excess[at] > self._excess:
             self._excess, self.bound, self.worst = float(excess[at]), float(bound[at]), block.at.start + at
+        with np.errstate(invalid="ignore", divide="ignore"):
+            share = np.where(block.error > 0.0, block.error / bound, 0.0)
+        near = int(np.argmax(share))
+        if share[near] > self.closest[0]:
+            self.closest = float(share[near]), float(block.error[near]), float(bound[near])
         self.no_numbers += int(block.no_number.sum())
         self.compared += int((decisive | wrong).sum())
         self.wrong += int(wrong.sum())
         self.decisive |= bool(decisive.any())
-        self.largest_error = max(self.largest_error, float(block.error.max()))
         self.widest_bound = max(self.widest_bound, float(bound.max()))
 
 

@@ -27,8 +27,9 @@ if TYPE_CHECKING:
 class Comparison:
     """One tensor that was compared, and by which measure.
 
-    ``largest_error`` and ``bound`` are in units of the tensor; ``bound`` is the allowed error at the element where the
-    error came closest to it. ``compared`` counts the elements that the comparison could have caught a fault in.
+    ``largest_error`` and ``bound`` are those of one element, in units of the tensor: of the element whose error is the
+    largest share of what is allowed. So an error above its bound is always seen in them. ``compared`` counts the
+    elements that the comparison could have caught a fault in.
     """
 
     mode: str

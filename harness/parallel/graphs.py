@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
+from types import SimpleNamespace
 from typing import Any
 
 from harness.parallel.places import UNCHANGED, device_of_argument, device_of_graph_op, entered
@@ -118,3 +119,22 @@ def variable_before_loop(original: Callable[..., Any]) -> Callable[..., Any]:
         return original(op, index)
 
     return zeros
+
+
+def with_eager_inputs(original: Callable[..., Any]) -> Callable[..., Any]:
+    """Give the gradient of a ``tf.cond`` the variables that it reads itself."""
+
+    def inputs(cond_graph: Any, grad_graph: Any) -> Any:
+        """An eager tensor among them, such as the handle of a variable, becomes a tensor of the graph around it.
+
+        A custom gradient that computes something anew, such as that of ``tf.recompute_grad``, reads the variables anew
+        too. TensorFlow 2.21 takes them for tensors of a graph, and stops: "Tensor.graph is undefined".
+        """
+        outer = grad_graph.outer_graph
+        given = [
+            outer.capture(each) if hasattr(each, "numpy") and hasattr(outer, "capture") else each
+            for each in grad_graph.external_captures
+        ]
+        return original(cond_graph, SimpleNamespace(external_captures=given, outer_graph=outer))
+
+    return inputs

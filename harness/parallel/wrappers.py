@@ -238,6 +238,7 @@ _WRAPPERS = (
     ("gradients_util", "_AggregatedGrads", graphs.colocated_sum),
     ("gradients_util", "_MultiDeviceAddN", graphs.one_sum),
     ("control_flow_state", "ZerosLike", graphs.variable_before_loop),
+    ("cond", "_resolve_grad_inputs", graphs.with_eager_inputs),
     ("function_context", "make_function_context", _own_trace),
     ("trace", "_select_forward_and_backward_functions", _own_backward),
     ("rewriting", "forward_backward", _own_backward),
