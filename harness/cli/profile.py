@@ -66,5 +66,7 @@ def profile_function(
         saved = save_json(profile, report, PROFILE_FILE)
     typer.echo(f"Record: {saved}; picture: {report / 'timeline.png'}; trace for Perfetto: {report / 'timeline.json'}")
     if not any(times.ops for times in profile.times):
-        say(f"{found}: no op is known to have run on any device, so there is nothing to show")
+        ran = any(times.forward_ops or times.gradient_ops for times in profile.times)
+        known = "when its ops ran on which device is unknown" if ran else "no op is known to have run on any device"
+        say(f"{found}: {known}, so there is nothing to show")
         raise typer.Exit(ExitCode.UNKNOWN)

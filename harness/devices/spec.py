@@ -11,6 +11,11 @@ from harness.devices.kinds.kind import DeviceSpec, Form
 from harness.devices.kinds.table import KINDS
 from harness.errors import InvalidSpec
 
+#: A device as TensorFlow names it, such as ``/GPU:0``, ``/device:GPU:0`` or with its job in front.
+_DEVICE_NAME = re.compile(r"/.*?(?P<kind>CPU|GPU|cpu|gpu):(?P<number>[0-9]{1,3})")
+#: Other words for a kind of device, at the beginning of a spec.
+_KINDS_BY_ALIAS = {"cpus": "cpu", "gpus": "gpu", "cuda": "gpu", "nvidia": "gpu", "softgpus": "softgpu", "core": "cores"}
+_ALIASES = re.compile(rf"^({'|'.join(_KINDS_BY_ALIAS)})(?=:|$)")
 _PROFILE_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]*")
 
 
@@ -93,10 +98,24 @@ def _profile_file(text: str) -> ProfileFile:
 def _hint(text: str) -> str:
     if not text:
         return "it is empty"
-    if text != text.strip() or text != text.lower():
-        return "specs are in lower case and without spaces"
+    if name := _DEVICE_NAME.fullmatch(text):
+        kind, number = name["kind"].lower(), int(name["number"])
+        others = "" if number == 0 else f", {kind}:{number + 1} the first {number + 1}"
+        return f"this names one device, and a spec says how many; {kind}:1 takes the first {kind.upper()}{others}"
+    plain = text.strip().lower()
+    meant = _ALIASES.sub(lambda name: _KINDS_BY_ALIAS[name[1]], plain)
+    suggestion = f"; did you mean {meant!r}?" if _is_spec(meant) else ""
+    if text != plain:
+        return f"specs are in lower case and without spaces{suggestion}"
     hints = (hint for kind in KINDS for pattern, hint in kind.HINTS if re.fullmatch(pattern, text))
-    return next(hints, "unknown")
+    return next(hints, f"unknown{suggestion}")
+
+
+def _is_spec(text: str) -> bool:
+    try:
+        return any(kind.parse(text) is not None for kind in KINDS)
+    except ValueError:
+        return False
 
 
 def _refused(spec: str, why: str) -> InvalidSpec:

@@ -62,6 +62,11 @@ class Judgement:
         values = sum(array.size for named in found.values.values() for array in named.values()) - gradients
         self.exercised += Exercised(programs=1, values=values, gradients=gradients)
 
+    def add_raised(self, finding: Finding) -> None:
+        """A loop ended with an error under the strategy, though it ran on one device."""
+        self.findings.append(finding)
+        self.exercised += Exercised(programs=1)
+
     def equivalence(self, passed: str, *, traced: bool = True) -> Equivalence:
         """The result; ``passed`` is the reason of a PASS."""
         verdict, reason = conclude(self.findings, self.undecided, self.exercised, passed, traced=traced)

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from harness.distribute.history import Recorder
-from harness.distribute.session import Session, Watch, named_variables
+from harness.distribute.session import Session, Watch, named_variables, number
 from harness.distribute.training import Data, not_tuned, row_digests
 from harness.lazy import tf
 
@@ -25,6 +25,8 @@ class CustomLoop(Session):
         """Make the step."""
         self.optimizer.build(self.model.trainable_variables)
         part = self.training.step or self._part
+        if self.training.jit_compile:
+            part = tf.function(part, jit_compile=True)
         strategy = self.strategy
 
         @tf.function  # type: ignore[untyped-decorator]
@@ -36,20 +38,21 @@ class CustomLoop(Session):
     def take_steps(self, data: Data, steps: int, recorder: Recorder, watch: Watch | None) -> None:
         """Take the steps. The last one is watched."""
         batches = iter(self._batches(data))
-        for number in range(steps):
+        for taken in range(steps):
             x, y = next(batches)
-            rows = tf.constant(data.rows(number), tf.int32)
+            rows = tf.constant(data.rows(taken), tf.int32)
             parts = zip(*map(self.strategy.experimental_local_results, (x, y)), strict=True)
             recorder.rows.append(tuple(row_digests(one.numpy(), other.numpy()) for one, other in parts))
 
             def step(x: Any = x, y: Any = y, rows: Any = rows) -> Any:
                 return self._step(x, y, rows)
 
-            loss, gradients = watch(step) if watch is not None and number == steps - 1 else step()
+            loss, gradients = watch(step) if watch is not None and taken == steps - 1 else step()
             for name, gradient in zip(named_variables(self.model.trainable_variables), gradients or (), strict=False):
                 if gradient is not None:
                     recorder.add("gradient", name, self._summed(gradient))
-            metrics = {str(metric.name): float(metric.result()) for metric in self.training.metrics}
+            # A result may be the metric's variable itself.
+            metrics = {str(metric.name): float(number(metric.result())) for metric in self.training.metrics}
             self.record(recorder, float(self._summed(loss)), metrics)
 
     def _batches(self, data: Data) -> Any:
@@ -84,14 +87,19 @@ class CustomLoop(Session):
 
 
 class KerasFit(Session):
-    """Keras's ``fit`` on the arrays, in their order. Metrics and the loss are running means, as Keras reports them."""
+    """Keras's ``fit`` on the arrays, in their order. Metrics and the loss are running means, as Keras reports them.
+
+    It compiles without XLA unless asked to: XLA hides where ops run, and rounds differently on one device.
+    """
 
     loop = "fit"
 
     def set_up(self) -> None:
-        """Compile without XLA, which would hide where ops run, and round differently on one device."""
+        """Compile the model."""
         made = self.training
-        self.model.compile(optimizer=made.optimizer, loss=made.loss, metrics=list(made.metrics), jit_compile=False)
+        self.model.compile(
+            optimizer=made.optimizer, loss=made.loss, metrics=list(made.metrics), jit_compile=made.jit_compile
+        )
         # In mixed precision the model now has another optimizer.
         self.training = replace(made, optimizer=self.model.optimizer, metrics=())
         if self.strategy.num_replicas_in_sync == 1:
@@ -105,7 +113,7 @@ class KerasFit(Session):
 
         class Record(tf.keras.callbacks.Callback):  # type: ignore[misc]
             def on_train_batch_end(self, batch: int, logs: dict[str, float] | None = None) -> None:  # noqa: ARG002
-                logs = {name: float(value) for name, value in (logs or {}).items()}
+                logs = {name: float(number(value)) for name, value in (logs or {}).items()}
                 session.record(recorder, logs.pop("loss", math.nan), logs)
                 if len(recorder.iterations) == steps:
                     self.model.stop_training = True

@@ -15,15 +15,19 @@ from harness.distribute.facts import Facts
 from harness.distribute.history import History
 from harness.distribute.judgement import Judgement
 from harness.distribute.rules import judge_collectives, judge_rows, judge_sync, judge_updates, judge_variable_devices
+from harness.distribute.session import is_collective_clash
 from harness.distribute.single_device import Experiment, Reference, TrainingArguments, facts_of, make_session
 from harness.distribute.strategies import make_strategy
+from harness.errors import HarnessError
 from harness.evidence.trace import Trace
 from harness.evidence.tracing import trace
+from harness.judgement.error_line import error_finding, place_of_raised
 from harness.judgement.placement import judge_placement
 from harness.lazy import tf
+from harness.records import Finding
 from harness.runner.job import typed_task
 from harness.runner.messages import Answer
-from harness.runner.users_error import users_code
+from harness.runner.users_error import one_line, users_code
 from harness.runner.worker import Send
 
 
@@ -58,12 +62,20 @@ def examine(strategy_name: str, devices: Devices, experiment: Experiment) -> Equ
             traces.append(trace(step))
             return traces[0].outputs
 
-        if strategy is None:
-            found = _run_dtensor(strategy_name, devices, experiment, reference)
-            single = replace(single, values={**single.values, "metric": {}})
-        else:
-            session = make_session(experiment, loop, strategy)
-            found = session.run(reference.initial, experiment.data, experiment.steps, watch)
+        try:
+            if strategy is None:
+                found = _run_dtensor(strategy_name, devices, experiment, reference)
+                single = replace(single, values={**single.values, "metric": {}})
+            else:
+                session = make_session(experiment, loop, strategy)
+                found = session.run(reference.initial, experiment.data, experiment.steps, watch)
+        except HarnessError:
+            raise
+        except Exception as error:
+            if is_collective_clash(one_line(error)):
+                raise
+            judgement.add_raised(_raised(error, loop, strategy_name, devices))
+            continue
         compared = compare(found, single, moved, reference.epsilon)
         rerun = None if strategy is None else partial(_agree, experiment, facts, loop, strategy)
         broken = [
@@ -81,6 +93,20 @@ def examine(strategy_name: str, devices: Devices, experiment: Experiment) -> Equ
         on += f", which are {devices.counted},"
     passed = f"{experiment.steps} steps {on} match the single-device run"
     return judgement.equivalence(passed, traced=strategy is not None)
+
+
+def _raised(error: Exception, loop: str, strategy: str, devices: Devices) -> Finding:
+    """What raises under a strategy, and runs on one device."""
+    finding = error_finding(error, f"the training in the loop {loop!r}", loop, devices)
+    message = finding.message
+    if "merge_call" in message:
+        place = place_of_raised(error)
+        message = (
+            f"{type(error).__name__}: replicas cannot exchange values where this code does, such as inside tf.cond or "
+            f"tf.while_loop{f' ({place})' if place else ''}"
+        )
+    text = f"runs on one device, and raises under {strategy}: {message}"
+    return replace(finding, message=text, expected="no error, as on one device")
 
 
 def _run_dtensor(strategy_name: str, devices: Devices, experiment: Experiment, reference: Reference) -> History:

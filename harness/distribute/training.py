@@ -38,6 +38,8 @@ class Training:
             in a whole batch, and returns a ``tf.data.Dataset`` of one replica's rows for each step.
         counters: integer variables, initially 0, to which ``step`` adds 1. Under ``parameter_server`` they must end at
             the number of steps, which shows that no update was lost.
+        jit_compile: compile a step with XLA, on one device and under the strategy. Where the ops of what XLA compiles
+            run is then known for the whole of it alone.
     """
 
     model: Any
@@ -47,6 +49,7 @@ class Training:
     step: Callable[[Any, Any, Any], tuple[Any, Any]] | None = None
     input: Callable[[Any, tuple[Any, ...], int], Any] | None = None
     counters: Sequence[Any] = ()
+    jit_compile: bool = False
 
 
 def check_training(built: object, name: str) -> Training:
@@ -62,6 +65,8 @@ def check_training(built: object, name: str) -> Training:
         )
     if built.optimizer.built:
         raise TrainingError(f"{name}: the optimizer already has variables; create a new one in each call")
+    if not isinstance(built.jit_compile, bool):
+        raise TrainingError(f"{name}: jit_compile={built.jit_compile!r}; accepted: True or False")
     if isinstance(built.metrics, str):
         raise TrainingError(f"{name}: metrics={built.metrics!r}; accepted: a sequence, such as [{built.metrics!r}]")
     return built

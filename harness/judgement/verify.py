@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
@@ -31,6 +32,8 @@ from harness.session import observed
 
 #: One program is verified at a time: a trace sees the ops of all threads. Calls in other threads wait for their turn.
 _turn = threading.RLock()
+#: Tell functions whose body does not run when they are called.
+_LATER = (inspect.isgeneratorfunction, inspect.iscoroutinefunction, inspect.isasyncgenfunction)
 
 
 def verify(
@@ -106,6 +109,12 @@ def verify(
         if not callable(fn):
             raise UsageError(
                 f"{name}={fn!r} is not callable; give a function that takes the inputs as keyword arguments"
+            )
+        bodies: tuple[Any, Any] = (fn, type(fn).__call__)
+        if any(is_later(body) for is_later in _LATER for body in bodies):
+            raise UsageError(
+                f"{name}={fn!r} is a generator or async function, whose body runs after the call; give a function that "
+                "returns its results"
             )
     if not isinstance(inputs, Mapping):
         raise UsageError(

@@ -17,6 +17,8 @@ from harness.runner.process import WorkerProcess
 #: Version of the stored form of :class:`TasksRecord`. A reader accepts this one and all earlier ones.
 TASKS_SCHEMA_VERSION = 1
 #: How often running tasks are looked at, in seconds, and how often their GPU memory is.
+#: So much of a log is read for its last line, and so much of that is quoted.
+_LAST_BYTES, _LAST_LETTERS = 4096, 200
 _TICK_S, _MEMORY_TICK_S = 0.05, 1.0
 
 #: GPU memory by process: (UUID of the card, process id) to MiB; ``None``: the driver does not say how much.
@@ -134,7 +136,7 @@ class Tasks:
         how = task.process.ended()
         if how is not None:
             code = int(how.rpartition(" ")[2]) if how.startswith("exit code ") else None
-            return self._end(task, code, "" if code == 0 else how)
+            return self._end(task, code, "" if code == 0 else _with_last_line(how, task.process.files.log))
         if self._limit_s is not None and time.monotonic() - task.started_s > self._limit_s:
             task.process.ask_for_stacks()
             return self._end(task, None, f"took longer than {self._limit_s:g} s and was ended")
@@ -175,6 +177,16 @@ class Tasks:
             for (uuid, pid), mib in used.items():
                 if pid in family and uuid != task.slot.uuid:
                     task.foreign[uuid] = max(task.foreign.get(uuid, 0), mib or 0)
+
+
+def _with_last_line(how: str, log: Path) -> str:
+    """How a task ended, and the last thing that it printed: mostly the error that it ended with."""
+    with log.open("rb") as file:
+        file.seek(max(0, log.stat().st_size - _LAST_BYTES))
+        printed = file.read().decode(errors="replace").splitlines()
+    last = next((" ".join(line.split()) for line in reversed(printed) if line.strip()), "")
+    shown = last if len(last) <= _LAST_LETTERS else f"{last[:_LAST_LETTERS]}…"
+    return f"{how}: {shown}" if shown else how
 
 
 def _family(pid: int) -> set[int]:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from harness.devices.name import DeviceName
 from harness.plural import plural
 from harness.report.terminal import make_table, print_line
+from harness.speed.timeline.causes import too_little_known
 from harness.speed.timeline.record import DeviceTimes, Profile
 
 if TYPE_CHECKING:
@@ -42,9 +43,10 @@ def summary(profile: Profile) -> list[str]:
     if "software GPU" in profile.reason:
         lines.append(f"devices: {profile.reason}")
     lines += [f"UNKNOWN: {each}" for each in profile.unknown]
-    lines += [f"- {cause.sentence}" for cause in profile.causes] or [
-        "None of the usual causes of a missing speedup was found."
-    ]
+    none = "None of the usual causes of a missing speedup was found."
+    if too_little_known(profile):
+        none = "Causes of a missing speedup: UNKNOWN, because the device of too much of the time is unknown."
+    lines += [f"- {cause.sentence}" for cause in profile.causes] or [none]
     return lines
 
 

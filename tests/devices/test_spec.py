@@ -97,6 +97,14 @@ def test_a_path_object_names_a_profile_file() -> None:
         ("@../secrets", "profile name"),
         ("@cpu-4.toml", "without .toml"),
         ("some/where/mine", "unknown"),
+        ("/GPU:0", "names one device, and a spec says how many; gpu:1 takes the first GPU"),
+        ("/device:GPU:3", "gpu:1 takes the first GPU, gpu:4 the first 4"),
+        ("/job:localhost/replica:0/task:0/device:CPU:1", "cpu:2 the first 2"),
+        ("GPU:2", "without spaces; did you mean 'gpu:2'?"),
+        ("gpus:2", "unknown; did you mean 'gpu:2'?"),
+        ("cuda:2", "unknown; did you mean 'gpu:2'?"),
+        ("CUDA:1", "lower case and without spaces; did you mean 'gpu:1'?"),
+        ("cpus:4", "did you mean 'cpu:4'?"),
     ],
 )
 def test_anything_else_is_refused_in_one_line_that_says_what_is_accepted(text: str, why: str) -> None:

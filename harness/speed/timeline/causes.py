@@ -53,7 +53,7 @@ def towers_serialised(profile: Profile) -> Cause | None:
     """Find devices that compute one after the other (FAULTS S01, S04)."""
     working = _working(profile)
     overlap, possible = profile.overlap_share, profile.possible_overlap_share
-    if len(working) < 2 or overlap is None or not possible or _too_little_known(profile):
+    if len(working) < 2 or overlap is None or not possible or too_little_known(profile):
         return None
     if overlap >= _LITTLE_OVERLAP * possible or _dependent(profile):
         return None
@@ -76,6 +76,24 @@ def towers_serialised(profile: Profile) -> Cause | None:
         "towers-serialised",
         f"Towers serialised: {len(working)} devices compute, but their work overlaps for only {overlap:.0%} of the "
         f"time ({possible:.0%} is possible): {what}.",
+    )
+
+
+def replicas_in_turns(profile: Profile) -> Cause | None:
+    """Find eager ops of several devices that never run at once, where the time of each device is unknown."""
+    forward = [each for each in profile.listed if each.forward_ops]
+    overlap_ns = profile.unattributed_overlap_ns
+    if len(forward) < 2 or overlap_ns is None or not profile.unattributed_ns or not too_little_known(profile):
+        return None
+    share = overlap_ns / profile.unattributed_ns
+    if share >= _LITTLE_OVERLAP or profile.unattributed_eager_ops <= profile.unattributed_ops / 2:
+        return None
+    return Cause(
+        "towers-serialised",
+        f"Towers serialised: forward ops ran on {len(forward)} devices, and Python started "
+        f"{profile.unattributed_eager_ops:,} of the {profile.unattributed_ops:,} ops whose device is unknown. They "
+        f"overlap for only {share:.0%} of their time: eager code, and a strategy's replicas in it, run one after the "
+        "other. Put the whole call into one tf.function.",
     )
 
 
@@ -143,7 +161,7 @@ def input_bound(profile: Profile) -> Cause | None:
 def too_little_work(profile: Profile) -> Cause | None:
     """Find calls in which Python and op launches take longer than the ops (FAULTS S01)."""
     host = profile.host
-    if not profile.wall_ns or _too_little_known(profile):
+    if not profile.wall_ns or too_little_known(profile):
         return None
     # Causes with a sentence of their own do not count.
     alone_ns = host.alone_ns - min(host.alone_ns, host.tracing_ns + host.input_ns + host.convert_ns)
@@ -166,6 +184,7 @@ _RULES: tuple[Callable[[Profile], Cause | None], ...] = (
     input_bound,
     backward_on_one_device,
     towers_serialised,
+    replicas_in_turns,
     dependent_work,
     host_copies,
     too_little_work,
@@ -186,7 +205,8 @@ def _working(profile: Profile) -> list[DeviceTimes]:
     return [each for each in profile.listed if typical[each.device] > 0 and typical[each.device] >= _TAKES_PART * most]
 
 
-def _too_little_known(profile: Profile) -> bool:
+def too_little_known(profile: Profile) -> bool:
+    """Whether the device of too much of the time is unknown for a sentence about devices."""
     known = sum(each.busy_ns for each in profile.times)
     return profile.unattributed_ns > _UNATTRIBUTED * (known + profile.unattributed_ns)
 

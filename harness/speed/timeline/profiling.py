@@ -126,6 +126,8 @@ class Account:
     possible_overlap_share: float | None
     unattributed_ns: int
     unattributed_ops: int
+    unattributed_overlap_ns: int
+    unattributed_eager_ops: int
 
 
 def account(
@@ -174,6 +176,7 @@ def account(
     compute = [done[device]["compute"] for device in devices if device in done]
     comparable = len(devices) > 1 and one_clock and wall_ns > 0
     unknown = [span for span in spans if span.device is None and _inside(span, window)]
+    one_by_one_ns = sum(length(intersect([(span.begin_ns, span.end_ns)], window)) for span in unknown)
     return Account(
         wall_ns=wall_ns,
         times=tuple(times),
@@ -182,6 +185,8 @@ def account(
         possible_overlap_share=possible_overlap(compute) / wall_ns if comparable else None,
         unattributed_ns=length(busy.get(None, [])),
         unattributed_ops=len(unknown),
+        unattributed_overlap_ns=one_by_one_ns - length(busy.get(None, [])),
+        unattributed_eager_ops=sum(span.eager for span in unknown),
     )
 
 

@@ -74,7 +74,8 @@ class Profile:
     ``wall_ns`` is the time of all calls, without the gaps between them. ``overlap_share`` is the share of it in which
     two or more of the listed devices computed at once, ``possible_overlap_share`` its maximum for this distribution of
     the work. Both are ``None`` for one device, or for hosts with different clocks. ``unattributed_ns`` is the time of
-    ops of unknown device; it counts for no device.
+    ops of unknown device; it counts for no device. ``unattributed_overlap_ns`` is how much longer these ops took one by
+    one than together, and ``unattributed_eager_ops`` how many of them Python started.
     """
 
     target: str
@@ -88,6 +89,9 @@ class Profile:
     possible_overlap_share: float | None
     unattributed_ns: int
     unattributed_ops: int
+    #: ``None`` in profiles of earlier versions.
+    unattributed_overlap_ns: int | None = None
+    unattributed_eager_ops: int = 0
     #: Unknowns, a sentence each.
     unknown: tuple[str, ...] = ()
     #: Share of the pairs of products on different devices in which neither needs the other's result. ``None``: unknown.
