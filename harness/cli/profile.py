@@ -67,6 +67,6 @@ def profile_function(
     typer.echo(f"Record: {saved}; picture: {report / 'timeline.png'}; trace for Perfetto: {report / 'timeline.json'}")
     if not any(times.ops for times in profile.times):
         ran = any(times.forward_ops or times.gradient_ops for times in profile.times)
-        known = "when its ops ran on which device is unknown" if ran else "no op is known to have run on any device"
-        say(f"{found}: {known}, so there is nothing to show")
+        nothing = "no op is known to have run on any device, so there is nothing to show"
+        say(f"{found}: {'how long each device worked is unknown' if ran else nothing}")
         raise typer.Exit(ExitCode.UNKNOWN)

@@ -98,14 +98,13 @@ def examine(strategy_name: str, devices: Devices, experiment: Experiment) -> Equ
 def _raised(error: Exception, loop: str, strategy: str, devices: Devices) -> Finding:
     """What raises under a strategy, and runs on one device."""
     finding = error_finding(error, f"the training in the loop {loop!r}", loop, devices)
-    message = finding.message
-    if "merge_call" in message:
-        place = place_of_raised(error)
-        message = (
-            f"{type(error).__name__}: replicas cannot exchange values where this code does, such as inside tf.cond or "
-            f"tf.while_loop{f' ({place})' if place else ''}"
+    what = finding.message.removesuffix(f" ({place_of_raised(error)})")
+    if "merge_call" in what:
+        what = (
+            f"{type(error).__name__}: the replicas would have to exchange values inside tf.cond, tf.while_loop or a "
+            "tf.function, which TensorFlow does not allow"
         )
-    text = f"runs on one device, and raises under {strategy}: {message}"
+    text = f"the training runs on one device, and raises under {strategy}: {what}"
     return replace(finding, message=text, expected="no error, as on one device")
 
 

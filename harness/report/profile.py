@@ -51,7 +51,7 @@ def summary(profile: Profile) -> list[str]:
 
 
 def _share_text(profile: Profile) -> str:
-    if profile.overlap_share is None or profile.possible_overlap_share is None:
+    if profile.overlap_share is None or profile.possible_overlap_share is None or too_little_known(profile):
         return "one device: nothing to overlap" if len(profile.devices) == 1 else "UNKNOWN"
     return (
         f"two or more devices compute at once {profile.overlap_share:.1%} of the time; this distribution of the work "
@@ -70,11 +70,14 @@ def _table(profile: Profile) -> Table:
 
 def _cells(times: DeviceTimes) -> list[str]:
     name = DeviceName.parse(times.device).short
+    # Ops ran here, and when is unknown: nothing is known of the rest of the time either.
+    unknown = not times.ops and bool(times.forward_ops or times.gradient_ops)
+    spent = [f"{getattr(times, f'{each}_ns') / 1e6:.2f}" for each in _SPENT]
     return [
         name if times.listed else f"({name})",
-        *(f"{getattr(times, f'{each}_ns') / 1e6:.2f}" for each in _SPENT),
-        f"{times.idle_share:.1%}",
-        str(times.ops),
+        *(["UNKNOWN", *[""] * (len(_SPENT) - 1)] if unknown else spent),
+        "" if unknown else f"{times.idle_share:.1%}",
+        "" if unknown else str(times.ops),
         str(times.forward_ops),
         str(times.gradient_ops),
     ]

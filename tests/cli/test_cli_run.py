@@ -132,6 +132,7 @@ def test_a_task_that_fails_crashes_or_hangs_is_reported_alone(folder: Path) -> N
     results = {result.command: result for result in _tasks(folder).results}
     assert (results["fails.py"].exit_code, results["fails.py"].message) == (7, "exit code 7")
     assert results["raises.py"].exit_code == 1
+    assert results["raises.py"].message == "exit code 1: RuntimeError: no good"
     assert "RuntimeError: no good" in Path(folder, results["raises.py"].log).read_text()
     assert results["crashes.py"].exit_code is None
     assert "killed by SIGABRT, at " in results["crashes.py"].message

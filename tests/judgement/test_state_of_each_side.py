@@ -10,6 +10,7 @@ import pytest
 import tensorflow as tf
 
 from harness import Devices, Verdict, Verification, verify
+from harness.errors import UsageError
 
 X = np.random.default_rng(5).normal(size=(8, 3)).astype(np.float32)
 Side = Callable[[str], Callable[..., Any]]
@@ -116,3 +117,12 @@ def test_a_trained_and_a_frozen_copy_of_a_model_pass_and_its_statistics_are_foun
     found = verify(by_hand, program("one"), {"x": X}, devices=devices[:1], modes=("eager",))
     assert "norm/moving_mean and variable sequential" in found.reason, found
     assert "norm/moving_variance are not updated" in found.reason, found
+
+
+def test_a_generator_function_is_refused(devices: Devices) -> None:
+    def later(x: Any) -> Any:
+        yield x
+
+    for programs in ((later, tf.tanh), (tf.tanh, later)):
+        with pytest.raises(UsageError, match="is a generator or async function"):
+            verify(*programs, {"x": X}, devices=devices[:1])
