@@ -207,3 +207,30 @@ def second_strategy() -> Training:
 
         exchange()
     return clean()
+
+
+def _with_a_count(steps: int | None) -> Training:
+    """A metric whose result is its variable, and gradients that are accumulated over ``steps``."""
+    import tensorflow as tf
+
+    class Count(tf.keras.metrics.Metric):  # type: ignore[misc]
+        def __init__(self) -> None:
+            super().__init__(name="count")
+            self.count = self.add_weight(shape=(), initializer="zeros", name="count")
+
+        def update_state(self, y_true: Any, y_pred: Any, sample_weight: Any = None) -> None:
+            self.count.assign_add(tf.reduce_sum(tf.cast(tf.abs(y_true - y_pred) < 1.0, tf.float32)))
+
+        def result(self) -> Any:
+            return self.count
+
+    optimizer = tf.keras.optimizers.SGD(0.1, gradient_accumulation_steps=steps)
+    return replace(clean(), optimizer=optimizer, metrics=(Count(),))
+
+
+def returns_its_variable() -> Training:
+    return _with_a_count(None)
+
+
+def accumulates() -> Training:
+    return _with_a_count(2)

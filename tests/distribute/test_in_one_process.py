@@ -76,6 +76,17 @@ def test_what_cannot_be_trained_is_refused_in_one_line(
     assert "\n" not in str(raised.value)
 
 
+def test_what_raises_under_the_strategy_alone_is_a_finding_that_says_so(
+    train: Callable[..., Equivalence], tmp_path: Path
+) -> None:
+    twin = train("mirrored", samples.returns_its_variable, tmp_path / "twin")
+    assert twin.verdict is harness.Verdict.PASS, twin
+    found = train("mirrored", samples.accumulates, tmp_path / "raises")
+    said = "runs on one device, and raises under mirrored: RuntimeError: the replicas would have to exchange values"
+    assert named(found, "error", said), found
+    assert "merge_call" not in str(found)
+
+
 def test_an_unknown_strategy_is_refused_with_those_that_there_are() -> None:
     with pytest.raises(
         UnknownStrategy, match=r"strategy 'mirored' is not known; accepted: mirrored, central_storage, "
