@@ -123,6 +123,6 @@ def test_a_generator_function_is_refused(devices: Devices) -> None:
     def later(x: Any) -> Any:
         yield x
 
-    for programs in ((later, tf.tanh), (tf.tanh, later)):
+    for parallel, reference in ((later, tf.tanh), (tf.tanh, later)):
         with pytest.raises(UsageError, match="is a generator or async function"):
-            verify(*programs, {"x": X}, devices=devices[:1])
+            verify(parallel, reference, {"x": X}, devices=devices[:1])
