@@ -28,7 +28,7 @@ _GROUP_KEY = 0x4D414348
 #: How long TensorFlow waits for a card that does not take part.
 _TIMEOUT_S = 120.0
 #: A collective that takes longer than this hangs, in seconds: NCCL may take some 20 to start on many cards.
-LIMIT_S = 40.0
+LIMIT_S = 60.0
 #: The algorithms that are made of TensorFlow's own ops, which take their names as a hint.
 _OF_OPS = ("ring", "nccl")
 
