@@ -2,21 +2,20 @@
 
 The usual causes are few: Keras divides what it adds up by the number of replicas, or does not, whatever it was; it
 clips gradients, and normalises batches, before replicas exchange anything. Each is tested by repeating both runs
-without it: if they then agree, it is the cause.
+without it: if they then agree, it is the cause. What else can be wrong with a step is computed on one device
+(``replay``).
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TypeAlias
 
 import numpy as np
 
-from harness.distribute.compare import Compared
-from harness.distribute.facts import Facts
-from harness.distribute.history import Array, History
-from harness.distribute.training import Data
+from harness.distribute.history import Array
+from harness.distribute.replay import Case, Replay
 from harness.records import Finding
 
 #: Repeats both runs with the named changes (``facts.CHANGES``; ``even`` drops the rows that cannot be divided among the
@@ -24,87 +23,112 @@ from harness.records import Finding
 Rerun: TypeAlias = Callable[[tuple[str, ...], int], bool]
 
 
-@dataclass(frozen=True)
-class Case:
-    """A training that diverged, the single-device run, and what the training is made of."""
+def find_causes(case: Case, rerun: Rerun | None, replay: Replay | None = None) -> list[Finding]:
+    """Findings that name the causes, each confirmed by the numbers.
 
-    found: History
-    single: History
-    compared: Compared
-    facts: Facts
-    data: Data
+    ``rerun`` and ``replay`` are ``None`` where runs cannot be repeated: then by arithmetic alone.
+    """
+    return [replace(finding, mode=case.found.loop) for finding in _causes(case, rerun, replay)]
 
 
-def find_causes(case: Case, rerun: Rerun | None) -> list[Finding]:
-    """Findings that name the causes. ``rerun`` is ``None`` where runs cannot be repeated: then by arithmetic alone."""
-    return [replace(finding, mode=case.found.loop) for finding in _causes(case, rerun)]
-
-
-def _causes(case: Case, rerun: Rerun | None) -> list[Finding]:
-    found = [*_from_metrics(case), *_from_sums(case)]
+def _causes(case: Case, rerun: Rerun | None, replay: Replay | None) -> list[Finding]:
+    found = [*(replay.metrics(case) if replay is not None else ()), *_from_sums(case)]
     if found:
         return found
-    if rerun is not None:
+    if rerun is not None and (suspects := dict(_suspects(case))):
         steps = case.compared.first_step + 1
-        suspects = list(_suspects(case))
-        for change, finding in suspects:
+        for change, finding in suspects.items():
             if rerun((change,), steps):
                 return [finding]
-        if len(suspects) > 1 and rerun(tuple(change for change, _ in suspects), steps):
-            return [finding for _, finding in suspects]
-    return list(_from_gradients(case))
+        if len(suspects) > 1 and rerun(tuple(suspects), steps):
+            return [suspects[change] for change in _needed(list(suspects), rerun, steps)]
+    return [*_from_gradients(case)] or [*(replay.step(case) if replay is not None else ())]
+
+
+def _needed(changes: list[str], rerun: Rerun, steps: int) -> list[str]:
+    """Those of several changes without which the runs do not agree."""
+    for change in tuple(changes):
+        rest = [each for each in changes if each != change]
+        if len(rest) > 1 and rerun(tuple(rest), steps):
+            changes = rest
+    return changes
 
 
 def _from_gradients(case: Case) -> Iterator[Finding]:
-    """The first step's gradients, or what it adds to the weights, are those of one device times N, or by N."""
-    replicas, step, of_one = case.found.replicas, "step 0", "those of the single-device run"
+    """The gradients of the first step that differs, or what it adds to the weights, are N times those of one device.
+
+    Or 1/N times. Nothing is said of a step that starts from other weights: what differs there may be a consequence.
+    """
+    replicas, at, of_one = case.found.replicas, case.compared.first_step, "those of the single-device run"
     if replicas == 1:
         return
-    loss, want = _first_losses(case)
     for factor, times in ((replicas, f"{replicas} times"), (1 / replicas, f"1/{replicas} times")):
+        more = factor > 1
         if _is_multiple(case, factor):
+            loss, want = (float(run.values["loss"]["loss"][at, 0]) for run in (case.found, case.single))
             alike = "and the loss are" if np.isclose(loss, factor * want, rtol=1e-4, atol=0) else "are"
             yield Finding(
                 "gradient",
-                f"gradients, {step}",
+                f"gradients, step {at}",
                 None,
                 of_one,
                 f"{times} as large",
                 f"the gradients {alike} {times} those of one device, with {replicas} replicas; in each replica, divide "
-                "the summed loss by the number of rows in the whole batch, and add up the replicas' gradients",
+                "the summed loss by the number of rows in the whole batch"
+                + (", and add up the replicas' gradients" if more else ", and by nothing else: not by the replicas"),
             )
-        elif _is_multiple(case, 1) and _is_updated_by(case, factor):
+        elif (known := _is_multiple(case, 1) or not _gradients(case)) and _is_updated_by(case, factor):
+            although = ", although the gradients are the same" if known and _gradients(case) else ""
+            remedy = (
+                f"add up the gradients of the {replicas} replicas only once, either by all_reduce or in the optimizer"
+                if more
+                else f"each of the {replicas} replicas has a share of the batch's gradient: add the shares up, and do "
+                "not average them, or divide by the number of rows only once"
+            )
             yield Finding(
                 "value",
-                f"weights, {step}",
+                f"weights, step {at}",
                 None,
-                "an update by the gradients",
-                f"an update by {times} the gradients",
-                f"the weights change {times} as much as on one device, although the gradients are the same; add up the "
-                f"gradients of the {replicas} replicas only once, either by all_reduce or in the optimizer",
+                "the update of the single-device run",
+                f"{times} that update",
+                f"the weights change {times} as much as on one device{although}; {remedy}",
             )
+
+
+def _gradients(case: Case) -> list[tuple[Array, Array]]:
+    """The gradients of the first step that differs, under the strategy and on one device, but those that are zero."""
+    found, single, at = case.found.values["gradient"], case.single.values["gradient"], case.compared.first_step
+    return [(found[name][at], want[at]) for name, want in single.items() if name in found and want[at].any()]
 
 
 def _is_multiple(case: Case, factor: float) -> bool:
-    """Whether all gradients of the first step are ``factor`` times those of the single-device run."""
-    found, single = case.found.values["gradient"], case.single.values["gradient"]
-    pairs = [(found[name][0], want[0]) for name, want in single.items() if name in found and want.any()]
+    """Whether all gradients of the first step that differs are ``factor`` times those of the single-device run."""
+    pairs = _gradients(case)
     return bool(pairs) and all(_close(got, factor * want) for got, want in pairs)
 
 
 def _is_updated_by(case: Case, factor: float) -> bool:
-    """Whether the first step changed each weight by ``factor`` times what the single-device run did, by plain SGD.
+    """Whether the first step that differs changes each weight by ``factor`` times what the single-device run does.
 
-    From the same weight w, both runs give w - r g and w - factor r g for the rate r and the gradient g.
+    By how much it does on one device is the difference of two of its steps; the step that differs starts from the same
+    weights. For step 0 these are not in the history: then the change is that of plain SGD, if the gradients are known.
     """
-    found, single = case.found.values["weight"], case.single.values["weight"]
+    found, single, at = case.found.values["weight"], case.single.values["weight"], case.compared.first_step
     gradients = {name: array[0] for name, array in case.single.values["gradient"].items() if array[0].any()}
-    return bool(gradients) and all(
-        name in found
-        and name in single
-        and _close(single[name][0] - found[name][0], (factor - 1) * case.single.rates[0] * gradient, single[name][0])
-        for name, gradient in gradients.items()
-    )
+    if at == 0:
+        return bool(gradients) and all(
+            name in found
+            and name in single
+            and _close(single[name][0] - found[name][0], (factor - 1) * case.single.rates[0] * gradient, single[name][0])
+            for name, gradient in gradients.items()
+        )
+    changes = [
+        (found[name][at] - single[name][at - 1], single[name][at] - single[name][at - 1], single[name][at])
+        for name in single
+        if name in found and found[name].shape == single[name].shape
+    ]
+    moved = [each for each in changes if each[1].any()]
+    return bool(moved) and all(_close(have, factor * want, weight) for have, want, weight in moved)
 
 
 def _close(found: Array, wanted: Array, *others: Array) -> bool:
@@ -114,22 +138,6 @@ def _close(found: Array, wanted: Array, *others: Array) -> bool:
     largest = max(float(np.abs(each).max(initial=0.0)) for each in (wanted, *others))
     error = float(np.abs(found - wanted).max(initial=0.0))
     return error <= 1e-6 * largest + 1e-4 * float(np.abs(wanted).max(initial=0.0))
-
-
-def _from_metrics(case: Case) -> Iterator[Finding]:
-    """Only metrics differ: they keep what one replica wrote last, or the mean of all."""
-    reported = {"metric", "loss"} if case.found.loop == "fit" else {"metric"}
-    names = [each.name for each in case.compared.differences]
-    if names and {each.quantity for each in case.compared.differences} <= reported:
-        yield Finding(
-            "value",
-            f"metrics {', '.join(names)}",
-            None,
-            "the totals of all replicas",
-            "other values, with correct weights, slots and gradients",
-            "under this strategy, Keras does not combine the replicas' metrics, nor the loss that Keras's fit reports: "
-            "the training is correct, but the reported numbers are not",
-        )
 
 
 def _from_sums(case: Case) -> Iterator[Finding]:

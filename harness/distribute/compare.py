@@ -75,8 +75,13 @@ class Compared:
         groups: dict[str, list[Difference]] = {}
         for difference in self.differences:
             groups.setdefault(difference.quantity, []).append(difference)
-        for quantity, differences in groups.items():
-            first = min(differences, key=lambda difference: (difference.step, -difference.error / difference.bound))
+        firsts = {
+            quantity: min(of, key=lambda difference: (difference.step, -difference.error / difference.bound))
+            for quantity, of in groups.items()
+        }
+        # What differs from an earlier step on comes first, whatever a step computes first.
+        for quantity, first in sorted(firsts.items(), key=lambda each: each[1].step):
+            differences = groups[quantity]
             more = "" if len(differences) == 1 else f" and {len(differences) - 1} more"
             name = quantity if first.name == quantity else f"{quantity} {first.name}{more}"
             yield Finding(

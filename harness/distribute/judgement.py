@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-from harness.distribute.causes import Case, Rerun, find_causes
+from harness.distribute.causes import Rerun, find_causes
 from harness.distribute.compare import Compared
 from harness.distribute.equivalence import CollectiveCount, Equivalence, conclude
 from harness.distribute.facts import Facts
 from harness.distribute.history import History
+from harness.distribute.replay import Case, Replay
 from harness.distribute.training import Data
 from harness.evidence.trace import Trace
 from harness.judgement.verification import Comparison
@@ -40,6 +41,7 @@ class Judgement:
         data: Data,
         broken_rules: Iterable[Finding],
         rerun: Rerun | None,
+        replay: Replay | None = None,
     ) -> None:
         """Judge one loop, and look for causes where it diverged. ``broken_rules`` are the findings on how it ran."""
         broken = list(broken_rules)
@@ -53,7 +55,7 @@ class Judgement:
         elif compared.differences or compared.structure:
             # Copies that drift apart may have a cause too; any other broken rule explains the values that follow.
             if all(finding.kind == "sync" for finding in broken):
-                causes = find_causes(Case(found, single, compared, facts, data), rerun)
+                causes = find_causes(Case(found, single, compared, facts, data), rerun, replay)
             differences = list(compared.findings(found.loop))
         self.findings += [*causes, *broken, *differences]
         self.undecided += compared.undecided

@@ -24,7 +24,8 @@ class CustomLoop(Session):
     def set_up(self) -> None:
         """Make the step."""
         self.optimizer.build(self.model.trainable_variables)
-        part = self.training.step or self._part
+        #: One replica's part of a step.
+        self.part = part = self.training.step or self._part
         if self.training.jit_compile:
             part = tf.function(part, jit_compile=True)
         strategy = self.strategy
@@ -48,12 +49,17 @@ class CustomLoop(Session):
                 return self._step(x, y, rows)
 
             loss, gradients = watch(step) if watch is not None and taken == steps - 1 else step()
-            for name, gradient in zip(named_variables(self.model.trainable_variables), gradients or (), strict=False):
+            for name, gradient in zip(self.trainable_names, gradients or (), strict=False):
                 if gradient is not None:
                     recorder.add("gradient", name, self._summed(gradient))
             # A result may be the metric's variable itself.
             metrics = {str(metric.name): float(number(metric.result())) for metric in self.training.metrics}
             self.record(recorder, float(self._summed(loss)), metrics)
+
+    @property
+    def trainable_names(self) -> list[str]:
+        """The names of the variables that a step has gradients for, in their order."""
+        return list(named_variables(self.model.trainable_variables))
 
     def _batches(self, data: Data) -> Any:
         own = self.training.input

@@ -14,6 +14,7 @@ from harness.distribute.equivalence import Equivalence, count_collectives, exerc
 from harness.distribute.facts import Facts
 from harness.distribute.history import History
 from harness.distribute.judgement import Judgement
+from harness.distribute.replay import Replay
 from harness.distribute.rules import judge_collectives, judge_rows, judge_sync, judge_updates, judge_variable_devices
 from harness.distribute.session import is_collective_clash
 from harness.distribute.single_device import Experiment, Reference, TrainingArguments, facts_of, make_session
@@ -84,7 +85,8 @@ def examine(strategy_name: str, devices: Devices, experiment: Experiment) -> Equ
             *judge_sync(found),
             *judge_variable_devices(found, devices.names[:1] if strategy_name == "central_storage" else devices.names),
         ]
-        judgement.add(found, single, compared, facts, experiment.data, broken, rerun)
+        replay = None if strategy is None else Replay(experiment, devices, reference.initial)
+        judgement.add(found, single, compared, facts, experiment.data, broken, rerun, replay)
         _measure(judgement, compared, loop)
         if traces:
             _judge_trace(judgement, traces[0], devices, found.loop)

@@ -8,11 +8,12 @@ import numpy as np
 import pytest
 
 from harness.devices.device import Device, Devices
-from harness.distribute.causes import Case, find_causes
+from harness.distribute.causes import find_causes
 from harness.distribute.compare import compare
 from harness.distribute.equivalence import CollectiveCount, conclude
 from harness.distribute.facts import Facts
 from harness.distribute.history import History
+from harness.distribute.replay import Case
 from harness.distribute.rules import judge_collectives, judge_collectives_of_workers, judge_variable_devices
 from harness.distribute.session import is_collective_clash
 from harness.distribute.training import Data

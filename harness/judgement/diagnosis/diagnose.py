@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 
 from harness.judgement.diagnosis import (
     divergence,
@@ -72,21 +72,33 @@ HYPOTHESES: tuple[tuple[str, Hypothesis], ...] = (
     ("an op that differs from the reference's", divergence.first_difference),
 )
 
+#: Hypotheses that edit the reference and compare results, and do not look at the ops of the program under test.
+BY_RESULTS: tuple[Hypothesis, ...] = (
+    updates.repeated,
+    terms.counted_per_shard,
+    shards.per_shard,
+    scales.one_factor,
+    shares.of_parts,
+    scales.of_another,
+)
 
-def diagnose(question: Question) -> Cause | None:
+
+def diagnose(question: Question, of: Collection[Hypothesis] = ()) -> Cause | None:
     """The cause that the numbers confirm, or ``None``; what was ruled out is then in ``question.ruled_out``.
+
+    ``of``: the hypotheses to try; by default all.
 
     Where a training step updates variables with wrong gradients, they follow: the results are explained without them.
     """
     question.began = time.monotonic()
-    found = _first(question)
+    found = _first(question, of)
     if found is not None:
         return found
     upstream = [leaf for leaf in question.leaves if leaf.part != "state" or not leaf.wrong]
     if len(upstream) < len(question.leaves) and any(leaf.wrong for leaf in upstream):
         question.leaves, everything = upstream, question.leaves
         try:
-            found = _first(question)
+            found = _first(question, of)
         finally:
             question.leaves = everything
         if found is not None and updates.follow(question):
@@ -94,9 +106,11 @@ def diagnose(question: Question) -> Cause | None:
     return None
 
 
-def _first(question: Question) -> Cause | None:
+def _first(question: Question, of: Collection[Hypothesis]) -> Cause | None:
     question.ruled_out, question.untried = [], []
     for name, hypothesis in HYPOTHESES:
+        if of and hypothesis not in of:
+            continue
         if time.monotonic() - question.began > _MOST_S and hypothesis is not divergence.first_difference:
             question.untried.append(name)
             continue
