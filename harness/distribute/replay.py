@@ -150,25 +150,28 @@ class Replay:
 
     def _combined(self, case: Case, session: CustomLoop, metric: Any, found: Array) -> tuple[str, str] | None:
         """How the replicas' states of a metric are combined so that its results are those found, and a remedy."""
-        for kept_apart in (True, False):
-            for name, join in _joins(case.found.replicas):
-                results, off = self._results(case, session, metric, join, kept_apart)
-                if len(results) == len(found) and np.allclose(results, found[:, 0], rtol=1e-5, atol=1e-7):
-                    return _told(name, str(metric.name), off, kept_apart)
+        count, of_results = case.found.replicas, case.found.loop != CustomLoop.loop
+        ways = [_Way("mean", kept_apart=True, of_results=True)] if of_results else []
+        names = ("sum", "mean", *map(str, range(count)))
+        ways += [_Way(name, kept_apart, of_results=False) for kept_apart in (True, False) for name in names]
+        for way in ways:
+            results, off = self._results(case, session, metric, way)
+            if len(results) == len(found) and np.allclose(results, found[:, 0], rtol=1e-5, atol=1e-7):
+                return _told(way, str(metric.name), off)
         return None
 
-    def _results(
-        self, case: Case, session: CustomLoop, metric: Any, join: Callable[[list[Any]], Any], kept_apart: bool
-    ) -> tuple[list[float], list[str]]:
-        """The metric's results if its replicas' states are joined so, and the variables that then differ.
-
-        ``kept_apart``: each replica goes on from its own state. Otherwise all go on from the joined one.
-        """
+    def _results(self, case: Case, session: CustomLoop, metric: Any, way: _Way) -> tuple[list[float], list[str]]:
+        """The metric's results if its replicas are joined so, and the variables that then differ."""
         metric.reset_state()
         new = [_number(variable) for variable in metric.variables]
         states, whole = [new] * case.found.replicas, new
         results: list[float] = []
         off: dict[str, None] = {}
+
+        def result(state: Sequence[Any]) -> float:
+            _put(metric.variables, state)
+            return float(tf.convert_to_tensor(metric.result()))
+
         for at in range(len(case.found.iterations)):
             parts = [self._part(case, at, rows) for rows in self._rows(case, at)]
             states = [
@@ -176,13 +179,12 @@ class Replay:
                 for state, part in zip(states, parts, strict=True)
             ]
             whole = self._updated(case, session, metric, whole, *case.data.batch(at), at)
-            joined = [join(list(values)) for values in zip(*states, strict=True)]
+            joined = [way.join(list(values)) for values in zip(*states, strict=True)]
             for variable, one, other in zip(metric.variables, joined, whole, strict=True):
                 if not np.allclose(one, other, rtol=1e-4, atol=1e-6):
                     off[str(variable.name)] = None
-            _put(metric.variables, joined)
-            results.append(float(tf.convert_to_tensor(metric.result())))
-            if not kept_apart:
+            results.append(way.join(list(map(result, states))) if way.of_results else result(joined))
+            if not way.kept_apart:
                 states = [joined] * case.found.replicas
         return results, list(off)
 
@@ -253,25 +255,45 @@ def _of_replicas(text: str) -> str:
     return text.replace("shard", "replica")
 
 
-def _joins(count: int) -> Iterator[tuple[str, Callable[[list[Any]], Any]]]:
-    yield "sum", sum
-    yield "mean", lambda states: sum(states) / len(states)
-    for number in range(count):
-        yield f"replica {number}", lambda states, number=number: states[number]
+@dataclass(frozen=True)
+class _Way:
+    """A way to combine the replicas' metrics: a ``sum``, a ``mean``, or what a replica has, by its number.
+
+    ``kept_apart``: each replica goes on from its own state. Otherwise all go on from the joined one. ``of_results``:
+    not the states are combined, but the results.
+    """
+
+    name: str
+    kept_apart: bool
+    of_results: bool
+
+    def join(self, values: list[Any]) -> Any:
+        """What is made of the replicas' values."""
+        if self.name in ("sum", "mean"):
+            return sum(values) / (len(values) if self.name == "mean" else 1)
+        return values[int(self.name)]
 
 
-def _told(join: str, metric: str, off: Sequence[str], kept_apart: bool) -> tuple[str, str]:
+def _told(way: _Way, metric: str, off: Sequence[str]) -> tuple[str, str]:
     """Say how a metric is combined, and what to do."""
-    if join.startswith("replica"):
-        why = f"under this strategy, Keras does not combine the replicas' metrics: {metric} holds the rows of {join} alone"
-        return why, "compute the metric from the results of all replicas, outside of strategy.run"
-    keeps = f", and {metric} keeps other numbers in {', '.join(off)}" if off else ""
-    if join == "mean":
-        return f"the replicas' states of a metric are averaged, which is right for means of equally many rows{keeps}", ""
-    again = "" if kept_apart else ", in every step once more what they had in common before"
+    if way.of_results:
+        return (
+            f"Keras's fit reports the mean of the results that the replicas have for {metric}, each for its own rows; "
+            "it is that of the batch only for means over equally many rows",
+            "evaluate the model after the training, or compute the metric outside of fit",
+        )
+    if way.name == "sum":
+        again = "" if way.kept_apart else ", in every step once more what they had in common before"
+        keeps = f", but {metric} keeps something else in {', '.join(off)}" if off else ""
+        return (
+            f"Keras adds up the replicas' states of a metric{again}, which is right for sums and counts{keeps}",
+            "keep a sum and a count in the metric's variables, and divide one by the other in result()",
+        )
+    what = "the mean of the replicas' states" if way.name == "mean" else f"the state of replica {way.name} alone"
     return (
-        f"Keras adds up the replicas' states of a metric{again}, which is right for sums and counts{keeps}",
-        "keep a sum and a count in the metric's variables, and divide one by the other in result()",
+        f"under this strategy, Keras does not combine the replicas' metrics by adding up their states: {metric} is "
+        f"computed from {what}",
+        "compute the metric from the results of all replicas, outside of strategy.run",
     )
 
 

@@ -56,7 +56,7 @@ def by_each_shard(question: Question, states: list[Leaf]) -> Iterator[Cause]:
                 Join("mean"),
                 "the shards' gradients have equal weight although the shards differ in size"
                 if len(set(layout.sizes)) > 1
-                else "each shard's gradients are clipped or changed in another nonlinear way before they are averaged",
+                else _averaged(question, layout),
             ),
             *((Join("only", number), f"the update uses shard {number} alone") for number in range(count)),
             *(
@@ -77,6 +77,18 @@ def by_each_shard(question: Question, states: list[Leaf]) -> Iterator[Cause]:
                         return
                     yield Cause(sentence or _added_up(question, layout, gathered, joined[1]), place)
                     return
+
+
+def _averaged(question: Question, layout: Layout) -> str:
+    """Why the mean of the shards' gradients is not the gradient for the batch."""
+    outputs = [leaf for leaf in question.wrong if leaf.part == "outputs"]
+    if any(leaf.expected is not None and not leaf.expected.ndim for leaf in outputs):
+        # Clipping a gradient changes no loss.
+        return (
+            f"the average over the {len(layout.sizes)} shards is not the result of the batch: a row's result depends "
+            "on the other rows of its shard, as where rows are normalised by the shard's own statistics"
+        )
+    return "each shard's gradients are clipped or changed in another nonlinear way before they are averaged"
 
 
 def _added_up(question: Question, layout: Layout, gathered: Sequence[_Applied], total: Sequence[Any]) -> str:
