@@ -119,7 +119,9 @@ def _is_updated_by(case: Case, factor: float) -> bool:
         return bool(gradients) and all(
             name in found
             and name in single
-            and _close(single[name][0] - found[name][0], (factor - 1) * case.single.rates[0] * gradient, single[name][0])
+            and _close(
+                single[name][0] - found[name][0], (factor - 1) * case.single.rates[0] * gradient, single[name][0]
+            )
             for name, gradient in gradients.items()
         )
     changes = [

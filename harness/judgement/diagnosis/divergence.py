@@ -75,7 +75,7 @@ def first_difference(question: Question) -> Iterator[Cause]:
             step, sentence = written
             remedy = "join the shards' results first, and update the variable once"
             yield Cause(sentence, place_of_step(step, search.shared), remedy, evidence)
-        mend = mended(search) if not origin.contrast else None
+        mend = mended(search, origin.step, origin.expected, known=bool(origin.contrast))
         if mend is not None:
             step, sentence = mend
             on = f" on {step.on}" if step.device else ""
@@ -93,7 +93,8 @@ def first_difference(question: Question) -> Iterator[Cause]:
 
 def located(question: Question, cause: Cause) -> Cause:
     """A cause with the first op that differs, if that is at another line, else with the line that called its own."""
-    if cause.sentence.startswith((FIRST_OP, STOP, AT_ONE_LINE)) or cause.sentence.endswith(MENDED):
+    begins = cause.sentence.startswith((FIRST_OP, STOP, AT_ONE_LINE))
+    if cause.final or begins or cause.sentence.endswith(MENDED):
         return cause
     try:
         search = searched(question)

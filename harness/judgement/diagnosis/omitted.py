@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator, Sequence
 from typing import Any
 
 import numpy as np
 
 from harness.judgement.diagnosis.leaves import explains
 from harness.judgement.diagnosis.question import Cause, Leaf, Question
-from harness.judgement.diagnosis.recorded import MOVES, Step, named, steps_of
+from harness.judgement.diagnosis.recorded import GIVEN, MOVES, Step, named, steps_of
 from harness.judgement.diagnosis.scales import place_of
 from harness.judgement.diagnosis.search import searched
 from harness.judgement.diagnosis.wording import listed
@@ -29,19 +29,38 @@ def last_steps(question: Question) -> Iterator[Cause]:
     wrong = _outputs(question)
     if not wrong or any(np.unique(leaf.found).size < 2 for leaf in wrong):  # type: ignore[arg-type]
         return
-    steps = [step for step in steps_of(question, question.reference) if step.computes]
-    ends = [next((step for step in reversed(steps) if leaf.explained_by(step.result)), None) for leaf in wrong]
-    if (end := all(ends) and ends[0]) and not _goes_on(question, end):
+    every = steps_of(question, question.reference)
+    steps = [step for step in every if step.computes]
+    made = [step for step in every if step.result is not None and step.kind not in GIVEN]
+    ends = [next((step for step in reversed(made) if leaf.explained_by(step.result)), None) for leaf in wrong]
+    end = ends[0] if all(ends) else None
+    if end is not None and not _goes_on(question, _sources(every, end)):
         following = next((step for step in steps if set(end.outputs) & set(step.inputs)), None)
+        if following is None and end.kind in MOVES:
+            return  # what is moved, and not computed with, is no step before others
         more = f", starting with {named(following)}" if following is not None else ""
         yield Cause(
             f"{wrong[0].name} is the result of {named(end)}: the ops after it in the reference are left out{more}",
             place_of(question, wrong[0]),
+            final=end.kind in MOVES,
         )
 
 
-def _goes_on(question: Question, end: Step) -> bool:
-    """Whether another op than the type of ``end`` makes an output of the program, but for joins."""
+def _sources(steps: Sequence[Step], end: Step) -> set[str]:
+    """The types of the ops that compute what a step gives, which may only move it."""
+    maker = {name: step for step in steps for name in step.outputs}
+    waiting, kinds = [end], set[str]()
+    while waiting:
+        step = waiting.pop()
+        if step.kind in MOVES:
+            waiting += [maker[name] for name in step.inputs if name in maker]
+        elif step.kind not in GIVEN:
+            kinds.add(step.kind)
+    return kinds
+
+
+def _goes_on(question: Question, ends: Collection[str]) -> bool:
+    """Whether an op of another type than ``ends`` makes an output of the program, but for joins."""
     search = searched(question)
     waiting, seen = [name for name, leaf in search.wrong_outputs() if leaf.part == "outputs"], set[int]()
     while waiting:
@@ -51,7 +70,7 @@ def _goes_on(question: Question, end: Step) -> bool:
         seen.add(id(step))
         if step.kind in MOVES:
             waiting += step.inputs
-        elif step.kind != end.kind and step.computes:
+        elif step.kind not in ends and step.computes:
             return True
     return False
 

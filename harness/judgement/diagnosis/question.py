@@ -91,7 +91,8 @@ class Cause:
     """Why results differ: a sentence without a full stop, and the place.
 
     ``evidence`` are lines to be read before those of the results that differ. ``at_join``: what the shards compute is
-    right, and what is made of it is not. ``rows``: of the batch, where it is about these alone.
+    right, and what is made of it is not. ``rows``: of the batch, where it is about these alone. ``final``: the first op
+    that differs says nothing more.
     """
 
     sentence: str
@@ -100,6 +101,7 @@ class Cause:
     evidence: tuple[str, ...] = ()
     at_join: bool = False
     rows: tuple[int, ...] = ()
+    final: bool = False
 
     def __str__(self) -> str:
         return f"{self.sentence} ({self.place})" if self.place else self.sentence

@@ -276,9 +276,14 @@ def titled(step: Step) -> str:
     return f"{step.kind}{of}{f' in layer {step.layer}' if step.layer else ''}"
 
 
+def is_write(kind: str) -> bool:
+    """Whether an op of this type writes to a variable."""
+    return kind.startswith(WRITES)
+
+
 def writes_to(handle: int | None, steps: Iterable[Step]) -> list[Step]:
     """The steps that write to a variable."""
-    return [step for step in steps if step.kind.startswith(WRITES) and step.inputs[0] == handle]
+    return [step for step in steps if is_write(step.kind) and step.inputs[0] == handle]
 
 
 def steps_of(question: Question, program: Program) -> list[Step]:

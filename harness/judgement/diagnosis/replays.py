@@ -3,21 +3,29 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from harness.evidence.op_types import op_arguments
 from harness.judgement.arithmetic import MOVEMENT, PYTHON
+from harness.judgement.diagnosis.leaves import handle_of
 from harness.judgement.diagnosis.lookup import whole_and_rows
 from harness.judgement.diagnosis.observed import draws_numbers
 from harness.judgement.diagnosis.question import Array
-from harness.judgement.diagnosis.recorded import GIVEN, Step, equal
+from harness.judgement.diagnosis.recorded import GIVEN, Step, equal, is_write
 from harness.lazy import tf
 
 if TYPE_CHECKING:
     from harness.judgement.diagnosis.search import Search
+
+#: What a variable is after a write, of what it was and what is written.
+_WRITES: dict[str, Callable[[Any, Any], Any]] = {
+    "AssignVariableOp": lambda _, new: new,
+    "AssignAddVariableOp": lambda before, new: before + new,
+    "AssignSubVariableOp": lambda before, new: before - new,
+}
 
 
 def repeats(kind: str) -> bool:
@@ -82,6 +90,82 @@ def run_from(search: Search, made: dict[int, Array], begin: int, end: int | None
             return None
         known.update(zip(each.outputs, again, strict=True))
     return known
+
+
+class Values:
+    """The values of tensors and variables in a replay: those that changed, else those of the program's own run."""
+
+    def __init__(self, search: Search) -> None:
+        self.search = search
+        self.changed: dict[int, Array] = {}
+        starts = search.question.snapshot.starts
+        #: By the variables' handles, what they are now; and which of them differ from the program's own run.
+        self.variables: dict[int, Array | None] = {
+            handle_of(variable): starts.get(id(variable)) for variable in search.question.snapshot.variables
+        }
+        self.differing: set[int] = set()
+
+    def get(self, name: int) -> Array | None:
+        """The value of a tensor."""
+        return self.changed[name] if name in self.changed else self.search.value(name)
+
+    def variable(self, handle: int) -> Array | None:
+        """The value of a variable, by its handle."""
+        return self.variables.get(handle)
+
+
+#: What an op makes of what it reads, in the place of its own; a write gets the variable first, and gives its new value.
+Edit = Callable[[list[Any], Values], "list[Array] | None"]
+
+
+def run_with(search: Search, edits: Mapping[int, Edit], live: int = 0, held: Collection[int] = ()) -> Values | None:
+    """All of the program again, with other results of some steps, by their ids; ``None`` if a step cannot run again.
+
+    The tensors ``held`` become what is written to the variable ``live`` at each write.
+    """
+    values = Values(search)
+    for step in search.steps:
+        if is_write(step.kind):
+            if not _write(search, step, values, edits.get(id(step))):
+                return None
+            if step.inputs[0] == live and (now := values.variable(live)) is not None:
+                values.changed.update(dict.fromkeys(held, now))
+            continue
+        edit = edits.get(id(step))
+        if edit is None and values.changed.keys().isdisjoint(step.inputs) and values.differing.isdisjoint(step.inputs):
+            continue
+        again = _again(search, step, values, edit)
+        if again is None:
+            return None
+        values.changed.update(zip(step.outputs, again, strict=True))
+    return values
+
+
+def _again(search: Search, step: Step, values: Values, edit: Edit | None) -> list[Array] | None:
+    if not values.differing.isdisjoint(step.inputs):
+        now = values.variable(step.inputs[0])
+        return [now] if step.kind == "ReadVariableOp" and now is not None and edit is None else None
+    inputs = [values.changed.get(name, search.read(step, number)) for number, name in enumerate(step.inputs)]
+    if edit is not None:
+        return edit(inputs, values) if all(one is not None for one in inputs) else None
+    if draws_numbers(step.kind) or any(one is None for one in inputs):
+        return None
+    return run_again(step, inputs, step.given)
+
+
+def _write(search: Search, step: Step, values: Values, edit: Edit | None) -> bool:
+    """Write to a variable as a step does, or as ``edit`` says; ``False`` if that is not known."""
+    handle, before = step.inputs[0], values.variable(step.inputs[0])
+    changed = not values.changed.keys().isdisjoint(step.inputs) or handle in values.differing or edit is not None
+    new = values.changed.get(step.inputs[-1], search.read(step, len(step.inputs) - 1))
+    if step.kind not in _WRITES or new is None or (before is None and step.kind != "AssignVariableOp"):
+        values.variables[handle] = None
+        return not changed
+    made = edit([before, new], values) if edit is not None else [_WRITES[step.kind](before, new)]
+    values.variables[handle] = made[0] if made else None
+    if changed:
+        values.differing.add(handle)
+    return bool(made)
 
 
 def _of_reference(search: Search, step: Step, number: int) -> Array | None:

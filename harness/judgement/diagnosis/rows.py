@@ -15,6 +15,7 @@ from harness.judgement.diagnosis.scales import place_of
 from harness.judgement.diagnosis.wording import first_upper, listed, rows_text, sizes_text
 from harness.judgement.tolerance import epsilon_of
 from harness.judgement.values import wide
+from harness.plural import plural
 
 #: Of so many shards at most, a message gives the order in which they are joined.
 _MOST_SHARDS = 16
@@ -240,8 +241,8 @@ def padded(question: Question) -> Iterator[Cause]:
 def empty_shard(question: Question) -> Iterator[Cause]:
     """A shard without rows, of which the reference's results are not numbers either."""
     pieces = [piece for piece in question.seen.pieces if not piece.rows]
-    outputs = [leaf for leaf in question.wrong if leaf.part == "outputs"]
-    if not pieces or not outputs:
+    wrong = [leaf for leaf in question.wrong if leaf.part != "gradients"]
+    if not pieces or not wrong:
         return
     arrays = question.input_arrays
     piece, whole = pieces[0], arrays[pieces[0].leaf]
@@ -255,17 +256,37 @@ def empty_shard(question: Question) -> Iterator[Cause]:
     }
     inputs = question.with_leaves(with_rows(question.reference.leaves(), none))
     result = question.run(inputs=inputs, gradients=False)
-    values = [None if result is None else leaf.of(result) for leaf in outputs]
-    if all(
-        value is not None and leaf.found is not None and np.isnan(value).all() and np.isnan(leaf.found).any()
-        for leaf, value in zip(outputs, values, strict=True)
-    ):
+    first = next((leaf for leaf in wrong if result is not None and _is_lost(leaf, leaf.of(result))), None)
+    if result is None or first is None:
+        return
+    # What the shards' updates leave may be not a number where the reference's update has no rows, and nowhere else.
+    if all(_is_lost(leaf, leaf.of(result)) for leaf in wrong):
         count = len(question.devices)
+        name = variables_text([first]) if first.part == "state" else first.name
         yield Cause(
-            f"a shard is empty: {rows} rows are split over {count} devices, and {outputs[0].name} is NaN for 0 rows",
+            f"a shard is empty: {plural(rows, 'row')} {'is' if rows == 1 else 'are'} split over {count} devices, and "
+            f"{name} is NaN for 0 rows",
             piece.place,
             next_step="skip the empty shards, or divide by the number of rows of the whole batch",
+            final=True,
         )
+
+
+def _is_lost(leaf: Leaf, of_none: Array | None) -> bool:
+    """Whether a result has elements that are not numbers, as it has for no rows, and the reference has numbers there."""
+    found, expected = leaf.found, leaf.expected
+    if (
+        of_none is None
+        or found is None
+        or expected is None
+        or not (epsilon_of(found.dtype) and epsilon_of(of_none.dtype))
+    ):
+        return False
+    if leaf.part == "state":
+        return found.shape == of_none.shape and bool(
+            np.any(np.isnan(found)) and np.all(np.isnan(of_none) >= np.isnan(found))
+        )
+    return bool(np.isnan(of_none).all() and np.isnan(found).any())
 
 
 def one_shard(question: Question, *, anyhow: bool = False) -> Iterator[Cause]:
