@@ -57,7 +57,7 @@ def _needed(changes: list[str], rerun: Rerun, steps: int) -> list[str]:
 def _from_gradients(case: Case) -> Iterator[Finding]:
     """The gradients of the first step that differs, or what it adds to the weights, are N times those of one device.
 
-    Or 1/N times. Nothing is said of a step that starts from other weights: what differs there may be a consequence.
+    Or 1/N times. Later steps start from other weights: what differs there may be a consequence.
     """
     replicas, at, of_one = case.found.replicas, case.compared.first_step, "those of the single-device run"
     if replicas == 1:

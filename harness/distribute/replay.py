@@ -277,11 +277,11 @@ class _Way:
 def _told(way: _Way, metric: str, off: Sequence[str]) -> tuple[str, str]:
     """Say how a metric is combined, and what to do."""
     if way.of_results:
-        return (
+        why = (
             f"Keras's fit reports the mean of the results that the replicas have for {metric}, each for its own rows; "
-            "it is that of the batch only for means over equally many rows",
-            "evaluate the model after the training, or compute the metric outside of fit",
+            "it is that of the batch only for means over equally many rows"
         )
+        return why, "evaluate the model after the training, or compute the metric outside of fit"
     if way.name == "sum":
         again = "" if way.kept_apart else ", in every step once more what they had in common before"
         keeps = f", but {metric} keeps something else in {', '.join(off)}" if off else ""
@@ -290,11 +290,11 @@ def _told(way: _Way, metric: str, off: Sequence[str]) -> tuple[str, str]:
             "keep a sum and a count in the metric's variables, and divide one by the other in result()",
         )
     what = "the mean of the replicas' states" if way.name == "mean" else f"the state of replica {way.name} alone"
-    return (
+    why = (
         f"under this strategy, Keras does not combine the replicas' metrics by adding up their states: {metric} is "
-        f"computed from {what}",
-        "compute the metric from the results of all replicas, outside of strategy.run",
+        f"computed from {what}"
     )
+    return why, "compute the metric from the results of all replicas, outside of strategy.run"
 
 
 def _number(variable: Any) -> Any:

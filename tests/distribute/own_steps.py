@@ -173,7 +173,7 @@ def _metric(assign: str, reduce: str) -> Any:
             super().__init__(name="close")
             self.close = self.add_weight(shape=(), initializer="zeros", name="kept")
 
-        def update_state(self, y_true: Any, y_pred: Any, sample_weight: Any = None) -> None:  # noqa: ARG002
+        def update_state(self, y_true: Any, y_pred: Any, sample_weight: Any = None) -> None:
             close = tf.cast(tf.abs(y_true - y_pred) < 1.0, tf.float32)
             getattr(self.close, assign)(getattr(tf, reduce)(close))
 
@@ -203,7 +203,7 @@ def means_of_replicas() -> Training:
     import tensorflow as tf
 
     class Numbered(tf.keras.metrics.Mean):  # type: ignore[misc]
-        def update_state(self, y_true: Any, y_pred: Any, sample_weight: Any = None) -> None:  # noqa: ARG002
+        def update_state(self, y_true: Any, y_pred: Any, sample_weight: Any = None) -> None:
             context = tf.distribute.get_replica_context()
             number = context.replica_id_in_sync_group if context is not None else 0
             super().update_state(tf.abs(y_true - y_pred) ** (1.0 + tf.cast(number, tf.float32)))

@@ -44,7 +44,7 @@ def is_by_chance(leaves: Sequence[Leaf], tried: int) -> bool:
         else:
             spread = len(np.unique(expected))
             bits += number * float(np.log2(max(spread, 2)))
-    return bits <= np.log2(1 + tried) + _MARGIN
+    return bits <= float(np.log2(1 + tried)) + _MARGIN
 
 
 def by_chance(shards: PerShard, leaf: Leaf, chosen: Mapping[int, Join]) -> bool:

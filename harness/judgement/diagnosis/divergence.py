@@ -76,19 +76,23 @@ def first_difference(question: Question) -> Iterator[Cause]:
             remedy = "join the shards' results first, and update the variable once"
             yield Cause(sentence, place_of_step(step, search.shared), remedy, evidence)
         mend = mended(search, origin.step, origin.expected, known=bool(origin.contrast))
-        if mend is not None:
-            step, sentence = mend
-            on = f" on {step.on}" if step.device else ""
-            yield Cause(f"{titled(step)}{on}: {sentence}", place_of_step(step, search.shared), evidence=(refused,))
+        mends = ""
+        if mend is not None and mend[0].of_origin:
+            mends = f"; {mend[1]}"
+        elif mend is not None:
+            way, sentence = mend
+            on = f" on {way.step.on}" if way.step.device else ""
+            place = place_of_step(way.step, search.shared)
+            yield Cause(f"{titled(way.step)}{on}: {sentence}", place, evidence=(refused,))
         # The reference runs no op of this type: it computes the result in another way, so this op is hardly the fault.
         alone = not origin.contrast and all(each.kind != origin.step.kind for each in search.whole)
-        if alone and (uneven := uneven_line(search, origin.expected)) is not None:
+        if alone and not mends and (uneven := uneven_line(search, origin.expected)) is not None:
             step, sentence = uneven
             yield Cause(sentence, place_of_step(step, search.shared), evidence=evidence)
         begin = "" if origin.confirmed else f"{FIRST_OP} "
         unread = unread_result(search) if origin.local or not origin.contrast else ""
         lost = f"; no op reads {unread}" if unread else ""
-        yield Cause(f"{begin}{sentence_of(origin)}{lost}", origin.place, evidence=evidence)
+        yield Cause(f"{begin}{sentence_of(origin)}{lost}{mends}", origin.place, evidence=evidence)
 
 
 def located(question: Question, cause: Cause) -> Cause:

@@ -33,8 +33,8 @@ _EVEN = ("AddN", "AddV2", "Sum", "Mean")
 _BINARY = frozenset({"Sub", "AddV2", "Mul", "RealDiv", "SquaredDifference", "Maximum", "Minimum", "DivNoNan"})
 #: How the sentence about it ends.
 MENDED = "makes the results right"
-#: How many ways are tried at most.
-_MOST = 24
+#: How many ways to read or to join are tried at most, and how many others.
+_MOST = 16
 
 
 @dataclass(frozen=True)
@@ -42,33 +42,34 @@ class Way:
     """What is done otherwise: at ``step``, what the ops of ``edits`` (by their ids) make of what they read.
 
     ``live``: tensors that follow what is written to a variable, by its handle. ``text``: how the sentence begins.
+    ``of_origin``: the sentence goes on after what is reported of the first op that differs.
     """
 
     step: Step
     text: str
     edits: dict[int, Edit]
     live: tuple[int, frozenset[int]] = (0, frozenset())
+    of_origin: bool = False
 
 
-def mended(search: Search, origin: Step, expected: Step | None, *, known: bool) -> tuple[Step, str] | None:
+def mended(search: Search, origin: Step, expected: Step | None, *, known: bool) -> tuple[Way, str] | None:
     """Find what the program does in a wrong way: with it done in another way, all that differs is right.
 
-    ``origin`` is the first op that differs, and ``expected`` the reference's op in its place. ``known``: what is said
-    of them is telling; then only ways are tried that tell more. Returns an op and the text that says so.
+    ``origin`` is the first op that differs, and ``expected`` the reference's op in its place. ``known``: how they
+    differ is known; then only ways are tried that tell more. Returns the way and the sentence.
     """
     ways = chain(_by_rows(search), _from_ones(search, origin, expected), _writes(search))
     if not known:
         ways = chain(
-            _as_on_other_devices(search),
-            _other_joins(search),
+            islice(chain(_as_on_other_devices(search), _other_joins(search)), _MOST),
             ways,
             _broadcast(search, origin),
-            _without(search, origin),
+            _without(search, origin, expected),
         )
-    for number, way in enumerate(islice(ways, _MOST)):
+    for number, way in enumerate(islice(ways, 2 * _MOST)):
         after = run_with(search, way.edits, *way.live)
         if after is not None and _right_with(search, after) and not is_by_chance(search.question.wrong, number):
-            return way.step, f"{way.text} {MENDED}"
+            return way, f"{way.text} {MENDED}"
     return None
 
 
@@ -239,13 +240,15 @@ def _broadcast(search: Search, origin: Step) -> Iterator[Way]:
         edits = {id(step): _reshaped(step, number) for step in search.groups[id(origin)]}
         shapes = listed([str(list(each.shape)) for each in (one, other)])
         text = f"it broadcasts inputs of the shapes {shapes} to {list(made.shape)}; giving both the same shape"
-        yield Way(origin, text, edits)
+        yield Way(origin, text, edits, of_origin=True)
 
 
-def _without(search: Search, origin: Step) -> Iterator[Way]:
+def _without(search: Search, origin: Step, expected: Step | None) -> Iterator[Way]:
     """Leave an op out where the reference has none of its type that reads the same: pass on what it reads."""
     group = search.groups[id(origin)]
     if not origin.computes or origin.kind in MOVES or not origin.place or origin.gradient_of:
+        return
+    if expected is not None and expected.kind == origin.kind:
         return
     for number, name in enumerate(origin.inputs):
         own = search.read(origin, number)
@@ -257,10 +260,12 @@ def _without(search: Search, origin: Step) -> Iterator[Way]:
             if len(constants) == 1 and constants[0].size == 1
             else ""
         )
-        edits = {id(step): (lambda read, _, number=number: [read[number]]) for step in group}
-        yield Way(
-            origin, f"the reference has no such op there{f' ({origin.kind}{by})' if by else ''}; to leave it out", edits
-        )
+        edits = {id(step): _passing(number) for step in group}
+        yield Way(origin, f"to leave this {origin.kind}{by} out", edits, of_origin=True)
+
+
+def _passing(number: int) -> Edit:
+    return lambda read, _: [read[number]]
 
 
 def _reading(step: Step, number: int, value: Array) -> Edit:

@@ -273,7 +273,7 @@ def empty_shard(question: Question) -> Iterator[Cause]:
 
 
 def _is_lost(leaf: Leaf, of_none: Array | None) -> bool:
-    """Whether a result has elements that are not numbers, as it has for no rows, and the reference has numbers there."""
+    """Whether elements of a result are not numbers, as they are for no rows."""
     found, expected = leaf.found, leaf.expected
     if (
         of_none is None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import product
 
 import numpy as np
 
@@ -16,13 +17,6 @@ from harness.judgement.tolerance import epsilon_of
 #: So many rows a table has at most, and so many ids are named.
 _MOST_ROWS, _MOST_IDS = 4096, 3
 _LOOKUPS = ("Gather", "ResourceGather")
-#: Of ids that are found by such a rule: the owner of each, and its place there, by the number of parts and their rows.
-_OWNERS = {"id // {rows}": lambda ids, parts, rows: ids // rows, "id % {parts}": lambda ids, parts, rows: ids % parts}
-_PLACES = {"id % {rows}": lambda ids, parts, rows: ids % rows, "id // {parts}": lambda ids, parts, rows: ids // parts}
-_TABLES = {
-    "in blocks": lambda owner, place, parts, rows: owner * rows + place,
-    "by id % {parts}": lambda owner, place, parts, rows: place * parts + owner,
-}
 
 
 def looked_up_elsewhere(question: Question) -> Iterator[Cause]:
@@ -124,25 +118,20 @@ def _cause(question: Question, index: int, ids: Array, places: Array, size: int)
 
 def _rule(ids: Array, places: Array, parts: int, size: int) -> tuple[str, str] | None:
     """By which rule the ids are looked up, and by which the table is split, if that gives these places."""
-    rows = -(-size // parts)
-    if parts < 2 or size % parts:
+    rows = size // parts
+    if parts < 2 or size % parts or np.count_nonzero(ids != places) < 2:
         return _shifted(ids, places)
-    names = {"parts": parts, "rows": rows}
-    for split, table in _TABLES.items():
-        for chosen, owner in _OWNERS.items():
-            for within, place in _PLACES.items():
-                made = table(owner(ids, parts, rows), place(ids, parts, rows), parts, rows)
-                if np.array_equal(made, places) and np.count_nonzero(ids != places) > 1:
-                    wanted = [*_OWNERS][split != "in blocks"], [*_PLACES][split != "in blocks"]
-                    own, right = (
-                        f"part {each[0].format(**names)} and row {each[1].format(**names)}"
-                        for each in ((chosen, within), wanted)
-                    )
-                    how = split.format(**names)
-                    return (
-                        f": the table is split {how} into {parts} parts, but an id is looked up in {own}",
-                        f"look it up in {right}",
-                    )
+    owners = [(f"part id // {rows}", ids // rows), (f"part id % {parts}", ids % parts)]
+    within = [(f"row id % {rows}", ids % rows), (f"row id // {parts}", ids // parts)]
+    for split, how in enumerate(("in blocks", f"by id % {parts}")):
+        right = f"{owners[split][0]} and {within[split][0]}"
+        for (chosen, owner), (at, place) in product(owners, within):
+            made = place * parts + owner if split else owner * rows + place
+            if np.array_equal(made, places):
+                return (
+                    f": the table is split {how} into {parts} parts, but an id is looked up in {chosen} and {at}",
+                    f"look it up in {right}",
+                )
     return _shifted(ids, places)
 
 
