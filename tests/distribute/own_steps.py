@@ -86,10 +86,6 @@ def penalized_in_each() -> Training:
     return stepping(lambda net, *batch: share(net, *batch) + penalty(net), adam)
 
 
-def penalized() -> Training:
-    return stepping(lambda net, *batch: share(net, *batch) + penalty(net) / replicas(), adam)
-
-
 def averaged_again() -> Training:
     """Each replica has a share of the loss, and the shares are averaged."""
     return stepping(share, momentum, lambda gradients: [each / replicas() for each in gradients])
@@ -102,10 +98,6 @@ def averaged_unseen() -> Training:
 
 def added_up() -> Training:
     return stepping(share, momentum)
-
-
-def unseen() -> Training:
-    return stepping(share, momentum, returns=False)
 
 
 def _centred(net: Any, x: Any, y: Any, mean: Any) -> Any:
@@ -136,20 +128,16 @@ def centred() -> Training:
     return stepping(loss_of)
 
 
-def lost_by_one(*, lost: bool = True) -> Training:
+def lost_by_one() -> Training:
     """What replica 1 computes reaches neither the loss nor the update."""
     import tensorflow as tf
 
     def loss_of(net: Any, x: Any, y: Any, rows: Any) -> Any:
         number = tf.distribute.get_replica_context().replica_id_in_sync_group
-        kept = tf.cast(tf.not_equal(number, 1), tf.float32) if lost else 1.0
+        kept = tf.cast(tf.not_equal(number, 1), tf.float32)
         return kept * share(net, x, y, rows)
 
     return stepping(loss_of)
-
-
-def lost_by_none() -> Training:
-    return lost_by_one(lost=False)
 
 
 def other_optimum() -> Training:
@@ -198,7 +186,7 @@ def counts_added_up() -> Training:
     return _measured(_metric("assign_add", "reduce_sum"))
 
 
-def means_of_replicas() -> Training:
+def results_by_replica() -> Training:
     """A metric that no combination explains: each replica's result depends on which one it is."""
     import tensorflow as tf
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -118,21 +119,21 @@ def test_the_reason_of_a_failure_is_its_first_finding_and_what_the_others_are() 
     )
 
 
-def _case(loss: float = 1.0, gradients: float = 1.0, update: float = 1.0) -> Case:
+def _case(loss: float = 1.0, gradients: float = 1.0, update: float = 1.0, metric: float = 1.0) -> Case:
     """Two replicas whose first step has so many times the loss, the gradients and the update of one device."""
     gradient, weight = np.array([0.5, -0.25, 0.125]), np.array([1.0, 2.0, -1.0])
 
-    def run(loss: float, gradients: float, update: float) -> History:
+    def run(loss: float, gradients: float, update: float, metric: float = 1.0) -> History:
         values: dict[str, dict[str, Any]] = {
             "loss": {"loss": np.array([[loss]])},
-            "metric": {},
+            "metric": {"m": np.array([[metric]])},
             "gradient": {"w": gradients * gradient[None]},
             "weight": {"w": (weight - update * 0.1 * gradient)[None]},
             "slot": {},
         }
         return History("custom loop", 2, NAMES[:2], values, (1,), (0.1,))
 
-    found, single = run(loss, gradients, update), run(1.0, 1.0, 1.0)
+    found, single = run(loss, gradients, update, metric), run(1.0, 1.0, 1.0)
     facts = Facts("mse", False, "SGD", "", (), (), (), "float32")
     data = Data(np.zeros((4, 1)), np.zeros((4, 1)), 4)
     return Case(found, single, compare(found, single, [single], 1e-7), facts, data)
@@ -145,13 +146,52 @@ def _case(loss: float = 1.0, gradients: float = 1.0, update: float = 1.0) -> Cas
         (_case(1.0, 2.0, 2.0), "the gradients are 2 times those of one device"),
         (_case(0.5, 0.5, 0.5), "the gradients and the loss are 1/2 times those of one device"),
         (_case(update=2.0), "the weights change 2 times as much as on one device"),
-        (_case(update=0.5), "the weights change 1/2 times as much as on one device"),
+        (
+            _case(update=0.5),
+            "the weights change 1/2 times as much as on one device, although the gradients are the same; each",
+        ),
         (_case(1.9, 1.9, 1.9), None),
         (_case(update=1.9), None),
         (_case(update=0.0), None),
+        (_case(metric=0.5), None),
         (_case(), None),
     ],
 )
 def test_gradients_and_updates_that_are_a_multiple_are_named_and_others_are_not(case: Case, said: str | None) -> None:
     causes = find_causes(case, lambda changes, steps: False)
     assert [said is not None and said in cause.message for cause in causes] == ([True] if said else [])
+
+
+@pytest.mark.parametrize(
+    ("agree", "named"),
+    [
+        ([{"clipping"}], ["clipping"]),
+        ([{"clipping", "statistics", "even"}, {"clipping", "even"}], ["clipping", "even"]),
+        ([{"clipping", "statistics", "even"}], ["clipping", "statistics", "even"]),
+        ([], []),
+    ],
+)
+def test_of_several_suspects_only_those_are_named_without_which_the_runs_do_not_agree(
+    agree: list[set[str]], named: list[str]
+) -> None:
+    case = _case(loss=1.3, update=1.3)
+    facts = replace(case.facts, clipping="clipnorm=1", per_replica_statistics=("norm",))
+    data = Data(np.zeros((3, 1)), np.zeros((3, 1)), 3)
+    causes = find_causes(replace(case, facts=facts, data=data), lambda changes, _: set(changes) in agree)
+    words = {"clipping": "clips the gradients", "statistics": "batch normalisation", "even": "does not divide evenly"}
+    assert [next(name for name, text in words.items() if text in cause.message) for cause in causes] == named
+
+
+def test_what_differs_from_an_earlier_step_on_is_reported_first() -> None:
+    """A step that returns no gradients: the weights differ after step 0, and so the loss of step 1."""
+
+    def run(off: float) -> History:
+        values = {kind: {} for kind in ("metric", "gradient", "slot")} | {
+            "loss": {"loss": np.array([[1.0], [0.8 + off]])},
+            "weight": {"w": np.array([[1.0 + off], [0.9 + off]])},
+        }
+        return History("custom loop", 2, NAMES[:2], values, (1, 2), (0.1, 0.1))
+
+    single = run(0.0)
+    found = list(compare(run(0.05), single, [single], 1e-7).findings("custom loop"))
+    assert [finding.where for finding in found] == ["weight w, step 0", "loss, step 1"]

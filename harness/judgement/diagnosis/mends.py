@@ -67,7 +67,11 @@ def mended(search: Search, origin: Step, expected: Step | None, *, known: bool) 
             _without(search, origin, expected),
         )
     for number, way in enumerate(islice(ways, 2 * _MOST)):
-        after = run_with(search, way.edits, *way.live)
+        try:
+            after = run_with(search, way.edits, *way.live)
+        except Exception as error:  # noqa: BLE001 - the first op that differs must not be lost for want of a replay
+            search.question.failed.append(f"{way.text}: {type(error).__name__}: {error}")
+            continue
         if after is not None and _right_with(search, after) and not is_by_chance(search.question.wrong, number):
             return way, f"{way.text} {MENDED}"
     return None
@@ -183,7 +187,8 @@ def _writes(search: Search) -> Iterator[Way]:
                 later.setdefault(step.inputs[0], []).append(step)
             seen.setdefault(step.inputs[0], step)
     for handle, steps in later.items():
-        text = f"it adds to what {named(seen[handle])} has left in the variable; to overwrite that"
+        before = named(seen[handle]) if seen[handle].place != steps[0].place else "its run before"
+        text = f"it adds to what {before} has left in the variable; to overwrite that"
         if steps[0].place:
             yield Way(steps[0], text, {id(step): _overwriting for step in steps})
     yield from _live(search)

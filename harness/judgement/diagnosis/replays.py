@@ -104,6 +104,8 @@ class Values:
             handle_of(variable): starts.get(id(variable)) for variable in search.question.snapshot.variables
         }
         self.differing: set[int] = set()
+        #: What they are in the program's own run.
+        self.own = dict(self.variables)
 
     def get(self, name: int) -> Array | None:
         """The value of a tensor."""
@@ -112,6 +114,19 @@ class Values:
     def variable(self, handle: int) -> Array | None:
         """The value of a variable, by its handle."""
         return self.variables.get(handle)
+
+    def unseen(self, step: Step) -> dict[int, Array]:
+        """By the number of the input, what a step reads of changed variables that it is given as they are.
+
+        TensorFlow reads these without an op, and their values tell which they are.
+        """
+        return {
+            number: now
+            for number, value in step.constants.items()
+            for handle in self.differing
+            if value.size > 1 and np.array_equal(value, self.own.get(handle, ()))
+            if (now := self.variables.get(handle)) is not None
+        }
 
 
 #: What an op makes of what it reads, in the place of its own; a write gets the variable first, and gives its new value.
@@ -131,21 +146,27 @@ def run_with(search: Search, edits: Mapping[int, Edit], live: int = 0, held: Col
             if step.inputs[0] == live and (now := values.variable(live)) is not None:
                 values.changed.update(dict.fromkeys(held, now))
             continue
-        edit = edits.get(id(step))
-        if edit is None and values.changed.keys().isdisjoint(step.inputs) and values.differing.isdisjoint(step.inputs):
+        edit, unseen = edits.get(id(step)), values.unseen(step)
+        same = values.changed.keys().isdisjoint(step.inputs) and values.differing.isdisjoint(step.inputs)
+        if edit is None and same and not unseen:
             continue
-        again = _again(search, step, values, edit)
+        again = _again(search, step, values, edit, unseen)
         if again is None:
             return None
         values.changed.update(zip(step.outputs, again, strict=True))
     return values
 
 
-def _again(search: Search, step: Step, values: Values, edit: Edit | None) -> list[Array] | None:
+def _again(
+    search: Search, step: Step, values: Values, edit: Edit | None, unseen: Mapping[int, Array]
+) -> list[Array] | None:
     if not values.differing.isdisjoint(step.inputs):
         now = values.variable(step.inputs[0])
         return [now] if step.kind == "ReadVariableOp" and now is not None and edit is None else None
-    inputs = [values.changed.get(name, search.read(step, number)) for number, name in enumerate(step.inputs)]
+    inputs = [
+        unseen[number] if number in unseen else values.changed.get(name, search.read(step, number))
+        for number, name in enumerate(step.inputs)
+    ]
     if edit is not None:
         return edit(inputs, values) if all(one is not None for one in inputs) else None
     if draws_numbers(step.kind) or any(one is None for one in inputs):
@@ -157,10 +178,12 @@ def _write(search: Search, step: Step, values: Values, edit: Edit | None) -> boo
     """Write to a variable as a step does, or as ``edit`` says; ``False`` if that is not known."""
     handle, before = step.inputs[0], values.variable(step.inputs[0])
     changed = not values.changed.keys().isdisjoint(step.inputs) or handle in values.differing or edit is not None
-    new = values.changed.get(step.inputs[-1], search.read(step, len(step.inputs) - 1))
+    own = search.read(step, len(step.inputs) - 1)
+    new = values.unseen(step).get(len(step.inputs) - 1, values.changed.get(step.inputs[-1], own))
     if step.kind not in _WRITES or new is None or (before is None and step.kind != "AssignVariableOp"):
-        values.variables[handle] = None
+        values.variables[handle] = values.own[handle] = None
         return not changed
+    values.own[handle] = _WRITES[step.kind](values.own.get(handle), own)
     made = edit([before, new], values) if edit is not None else [_WRITES[step.kind](before, new)]
     values.variables[handle] = made[0] if made else None
     if changed:
