@@ -186,7 +186,8 @@ def test_what_differs_from_an_earlier_step_on_is_reported_first() -> None:
     """A step that returns no gradients: the weights differ after step 0, and so the loss of step 1."""
 
     def run(off: float) -> History:
-        values = {kind: {} for kind in ("metric", "gradient", "slot")} | {
+        values: dict[str, dict[str, Any]] = {
+            **{kind: {} for kind in ("metric", "gradient", "slot")},
             "loss": {"loss": np.array([[1.0], [0.8 + off]])},
             "weight": {"w": np.array([[1.0 + off], [0.9 + off]])},
         }

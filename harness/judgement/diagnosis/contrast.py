@@ -22,8 +22,8 @@ if TYPE_CHECKING:
 
 #: These pair all rows of one input with all rows of another.
 _PRODUCTS = ("MatMul", "Einsum", "Conv")
-#: These change the shape of what an op makes, and no number.
-_SHAPING = frozenset({"keep_dims"})
+#: These change the shape of what an op makes, and no number; how many parts it joins is another matter on more devices.
+_SHAPING = frozenset({"keep_dims", "N"})
 #: Ops of whole numbers with more bits.
 _WHOLE: dict[str, Callable[[list[Any]], Any]] = {
     "Sum": lambda read: np.sum(read[0], axis=tuple(np.atleast_1d(read[1]))),

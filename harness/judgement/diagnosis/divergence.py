@@ -38,6 +38,7 @@ from harness.judgement.diagnosis.replays import from_reference
 from harness.judgement.diagnosis.search import Search, searched
 from harness.judgement.diagnosis.siblings import (
     choosing,
+    is_rearranged,
     odd_part,
     odd_reading,
     rearranging,
@@ -183,7 +184,7 @@ def _origin(search: Search) -> Origin | None:
         found, contrast = overwritten
     elif (choice := wrong_indices(search, found)) is not None:
         found, contrast = choice
-    elif found.kind in MOVES and (moving := rearranging(search, found)) is not None:
+    elif found.kind in MOVES and (moving := rearranging(search, found)) is not None and is_rearranged(search, moving):
         found, contrast = moving, REARRANGED
     elif (stale := stale_read(search, found, expected)) is not None:
         found, contrast = stale

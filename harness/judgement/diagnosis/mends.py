@@ -14,8 +14,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from harness.judgement.diagnosis.chance import is_by_chance
+from harness.judgement.diagnosis.lookup import Rows, whole_and_rows
 from harness.judgement.diagnosis.question import Array
-from harness.judgement.diagnosis.recorded import MOVES, Step, equal, is_write, named
+from harness.judgement.diagnosis.recorded import GIVEN, MOVES, Step, equal, is_write, named
 from harness.judgement.diagnosis.replays import Edit, Values, run_again, run_with
 from harness.judgement.diagnosis.wording import constant_texts, listed
 
@@ -65,6 +66,7 @@ def mended(search: Search, origin: Step, expected: Step | None, *, known: bool) 
             ways,
             _broadcast(search, origin),
             _without(search, origin, expected),
+            _as_in_the_reference(search, origin, expected),
         )
     for number, way in enumerate(islice(ways, 2 * _MOST)):
         try:
@@ -267,6 +269,32 @@ def _without(search: Search, origin: Step, expected: Step | None) -> Iterator[Wa
         )
         edits = {id(step): _passing(number) for step in group}
         yield Way(origin, f"to leave this {origin.kind}{by} out", edits, of_origin=True)
+
+
+def _as_in_the_reference(search: Search, origin: Step, expected: Step | None) -> Iterator[Way]:
+    """Give an op, on each device, what the reference's op in its place reads, or the rows of it."""
+    if expected is None or expected.kind != origin.kind or len(expected.inputs) != len(origin.inputs):
+        return
+    group = [step for step in search.groups[id(origin)] if search.is_bad(step)]
+    for number, name in enumerate(expected.inputs):
+        theirs = search.read(expected, number)
+        edits: dict[int, Edit] = {}
+        for step in group:
+            own, rows = search.read(step, number), Rows(0, search.rows_of_device(step), 0)
+            parts = [part for part in whole_and_rows(theirs, rows) if own is not None and part.shape == own.shape]
+            if parts and own is not None and not equal(own, parts[-1]):
+                edits[id(step)] = _reading(step, number, parts[-1])
+        maker = _computed(search, name)
+        if maker is not None and len(edits) == len(group):
+            yield Way(origin, f"to read the result of the reference's {named(maker)} there", edits, of_origin=True)
+
+
+def _computed(search: Search, name: int) -> Step | None:
+    """The op that computed a tensor of the reference, which others may only have moved since."""
+    step = search.makers.get(name)
+    while step is not None and step.kind in MOVES:
+        step = search.makers.get(step.inputs[0])
+    return None if step is None or step.kind in GIVEN else step
 
 
 def _passing(number: int) -> Edit:

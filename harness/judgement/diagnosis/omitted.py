@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from harness.evidence.places import place_of_call
 from harness.judgement.diagnosis.leaves import explains
 from harness.judgement.diagnosis.question import Cause, Leaf, Question
 from harness.judgement.diagnosis.recorded import GIVEN, MOVES, Step, named, steps_of
@@ -136,5 +137,7 @@ class _Without:
         if not first <= self.number < self.seen:
             return None
         left_out = inputs[self.number - first]
-        self.addend = "an input" if left_out.op.type == "Placeholder" else f"the result of {left_out.op.type}"
+        what = "an input" if left_out.op.type == "Placeholder" else f"the result of {left_out.op.type}"
+        place = place_of_call()
+        self.addend = f"{what} at {place}" if place else what
         return [outputs[0] - left_out]

@@ -124,7 +124,7 @@ class Values:
             number: now
             for number, value in step.constants.items()
             for handle in self.differing
-            if value.size > 1 and np.array_equal(value, self.own.get(handle, ()))
+            if value.size > 1 and (own := self.own.get(handle)) is not None and np.array_equal(value, own)
             if (now := self.variables.get(handle)) is not None
         }
 

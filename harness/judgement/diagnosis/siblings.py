@@ -14,7 +14,7 @@ from harness.judgement.diagnosis.expected import counterpart
 from harness.judgement.diagnosis.lookup import Rows, whole_and_rows
 from harness.judgement.diagnosis.origins import named_steps
 from harness.judgement.diagnosis.question import Array
-from harness.judgement.diagnosis.recorded import GIVEN, MOVES, Step, equal, named, titled
+from harness.judgement.diagnosis.recorded import GIVEN, MOVES, Step, equal, named, slack, titled
 from harness.judgement.diagnosis.wording import listed
 
 if TYPE_CHECKING:
@@ -105,6 +105,26 @@ def rearranging(search: Search, join: Step) -> Step | None:
     chosen = [step for step in found if step.kind in _CHOICES and step.inputs[1] in search.maker]
     found = [step for step in found if step.kind not in _SHAPES] if chosen else found
     return min(found, key=lambda step: search.order[id(step)], default=None)
+
+
+def is_rearranged(search: Search, step: Step) -> bool:
+    """Whether a step that outputs are only moved from makes numbers that the reference's outputs have too."""
+    reached = set(step.outputs)
+    for each in search.steps[search.order[id(step)] :]:
+        if each.kind in MOVES and reached.intersection(each.inputs):
+            reached.update(each.outputs)
+    have = step.result
+    for name, leaf in search.wrong_outputs() if have is not None else ():
+        want = leaf.expected
+        if name not in reached or want is None or have is None or have.dtype != want.dtype or not want.size:
+            continue
+        if have.dtype.kind == "f" and np.all(np.isfinite(want)):
+            ordered = np.sort(want, axis=None)
+            at = np.searchsorted(ordered, have)
+            off = np.min([np.abs(ordered[np.clip(at - back, 0, want.size - 1)] - have) for back in (0, 1)], axis=0)
+            if np.any(off > slack(want)):
+                return False
+    return True
 
 
 def _moved(search: Search, name: int) -> bool:

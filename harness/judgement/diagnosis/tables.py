@@ -37,7 +37,7 @@ def looked_up_elsewhere(question: Question) -> Iterator[Cause]:
             leaves[index] = tf.constant(places.reshape(ids.shape), leaves[index].dtype)
             rest = [leaf for leaf in question.wrong if leaf.part != "state"]
             if len(rest) == len(question.wrong) and explains(question.run(inputs=question.with_leaves(leaves)), rest):
-                yield _cause(question, index, ids.ravel(), places, size)
+                yield _cause(question, index, ids.ravel(), places, table)
                 return
 
 
@@ -98,7 +98,7 @@ def _is_of_ids(ids: Array, places: Array) -> bool:
     return again or not set(places.tolist()) <= set(ids.tolist()) or len(set(rule.values())) < len(rule)
 
 
-def _cause(question: Question, index: int, ids: Array, places: Array, size: int) -> Cause:
+def _cause(question: Question, index: int, ids: Array, places: Array, table: Array) -> Cause:
     search = searched(question)
     gathers = [step for step in search.steps if step.kind.startswith(_LOOKUPS) and step.place]
     rule = dict(zip(ids.tolist(), places.tolist(), strict=True))
@@ -106,7 +106,8 @@ def _cause(question: Question, index: int, ids: Array, places: Array, size: int)
     pairs = [f"{number} as {rule[number]}" for number in moved[:_MOST_IDS]]
     what = listed(pairs) if len(moved) <= _MOST_IDS else f"{', '.join(pairs)}, …"
     name = question.input_names[index]
-    known = _rule(np.array(list(rule)), np.array(list(rule.values())), len(question.devices), size)
+    pairs_known = np.array(list(rule)), np.array(list(rule.values()))
+    known = _rule(*pairs_known, len(question.devices), len(table), _splits(question, table))
     why, remedy = known or ("", "look up each id by the rule by which the table is split")
     return Cause(
         f"ids in {name} are looked up as other ids ({what}){why}",
@@ -116,7 +117,21 @@ def _cause(question: Question, index: int, ids: Array, places: Array, size: int)
     )
 
 
-def _rule(ids: Array, places: Array, parts: int, size: int) -> tuple[str, str] | None:
+def _splits(question: Question, table: Array) -> set[int]:
+    """How the program holds the table: 0 in blocks, 1 by modulo; nothing where no part of it is seen."""
+    parts, arrays = len(question.devices), [*question.snapshot.starts.values()]
+    arrays += [value for step in searched(question).steps for value in step.constants.values()]
+    known = [array.reshape(len(array), -1) for array in arrays if isinstance(array, np.ndarray) and array.ndim > 1]
+    rows = -(-len(table) // parts)
+    wanted = table[rows : 2 * rows], table[1::parts]
+    return {
+        split
+        for split, part in enumerate(wanted)
+        if any(array.shape == part.shape and bool(np.all(close(array, part))) for array in known)
+    }
+
+
+def _rule(ids: Array, places: Array, parts: int, size: int, splits: set[int]) -> tuple[str, str] | None:
     """By which rule the ids are looked up, and by which the table is split, if that gives these places."""
     rows = size // parts
     if parts < 2 or size % parts or np.count_nonzero(ids != places) < 2:
@@ -124,6 +139,8 @@ def _rule(ids: Array, places: Array, parts: int, size: int) -> tuple[str, str] |
     owners = [(f"part id // {rows}", ids // rows), (f"part id % {parts}", ids % parts)]
     within = [(f"row id % {rows}", ids % rows), (f"row id // {parts}", ids // parts)]
     for split, how in enumerate(("in blocks", f"by id % {parts}")):
+        if splits and split not in splits:
+            continue
         right = f"{owners[split][0]} and {within[split][0]}"
         for (chosen, owner), (at, place) in product(owners, within):
             made = place * parts + owner if split else owner * rows + place
