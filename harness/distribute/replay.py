@@ -282,19 +282,25 @@ def _told(way: _Way, metric: str, off: Sequence[str]) -> tuple[str, str]:
             "it is that of the batch only for means over equally many rows"
         )
         return why, "evaluate the model after the training, or compute the metric outside of fit"
-    if way.name == "sum":
-        again = "" if way.kept_apart else ", in every step once more what they had in common before"
+    if way.name == "sum" and way.kept_apart:
         keeps = f", but {metric} keeps something else in {', '.join(off)}" if off else ""
         return (
-            f"Keras adds up the replicas' states of a metric{again}, which is right for sums and counts{keeps}",
+            f"Keras adds up the replicas' states of a metric, which is right for sums and counts{keeps}",
             "keep a sum and a count in the metric's variables, and divide one by the other in result()",
         )
+    outside = "compute the metric from the results of all replicas, outside of strategy.run"
+    if way.name == "sum":
+        why = (
+            f"under this strategy, each update of {metric} adds up what the replicas have in its variables, and so "
+            "counts what was there before once for each replica"
+        )
+        return why, outside
     what = "the mean of the replicas' states" if way.name == "mean" else f"the state of replica {way.name} alone"
     why = (
         f"under this strategy, Keras does not combine the replicas' metrics by adding up their states: {metric} is "
         f"computed from {what}"
     )
-    return why, "compute the metric from the results of all replicas, outside of strategy.run"
+    return why, outside
 
 
 def _number(variable: Any) -> Any:

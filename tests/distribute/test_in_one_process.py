@@ -37,7 +37,9 @@ def test_central_storage_trains_right_and_reports_wrong_metrics(
     assert twin.verdict is harness.Verdict.PASS, twin
     assert len(twin.exercised.devices) == 2
     found = train("central_storage", samples.clean, tmp_path / "metrics")
-    assert named(found, "value", "metrics mae (custom loop): under this strategy, Keras does not combine")
+    assert named(
+        found, "value", "metric mae (custom loop): under this strategy, each update of mae adds up what the replicas"
+    )
     assert {finding.where.split()[0] for finding in found.findings} == {"metrics", "metric"}, found
 
 
