@@ -193,26 +193,6 @@ def _values_read(search: Search, step: Step) -> list[np.ndarray]:
     return known if len(known) == len(values) else []
 
 
-def overwriting(search: Search, step: Step) -> str:
-    """Whether rows with equal indices overwrite one another, and added up, they would give what the reference has."""
-    read = _values_read(search, step) if step.kind == "TensorScatterUpdate" else []
-    if not read or read[1].ndim < 1:
-        return ""
-    start, indices, rows = read
-    places = indices.reshape(-1, indices.shape[-1])
-    if len(np.unique(places, axis=0)) == len(places):
-        return ""
-    total = start.copy()
-    np.add.at(total, tuple(np.moveaxis(indices, -1, 0)), rows)
-    there = [each.first for steps in (search.whole, *search.partners.shards) for each in steps]
-    # To add nothing gives what was there, which the reference has anyhow.
-    if equal(total, start) or not any(equal(each, total) for each in there):
-        return ""
-    if any(equal(each, step.first) for each in there):
-        return ""
-    return "rows with equal indices overwrite one another, but the reference adds them up"
-
-
 def overflowing(search: Search, step: Step) -> str:
     """Whether whole numbers are too large for their dtype: with more bits the same op gives others."""
     made = step.first

@@ -14,7 +14,6 @@ from harness.judgement.diagnosis.contrast import (
     lost_write,
     mispaired,
     overflowing,
-    overwriting,
     repeated_write,
     stale_read,
     unlike_reference,
@@ -214,8 +213,7 @@ def _origin(search: Search) -> Origin | None:
     of_shard = "" if known or anew else partial(search, found)
     beside = "" if known or anew or of_shard else without_neighbours(search, found, expected)
     lacking = anew or of_shard or beside
-    lost = "" if known or lacking else overwriting(search, found)
-    contrast = known or lacking or lost or overflowing(search, found)
+    contrast = known or lacking or overflowing(search, found)
     contrast = contrast or unlike_reference(search, found, expected)
     added = (
         all(each.gradient_of != found.gradient_of for each in search.whole)
@@ -235,7 +233,7 @@ def _origin(search: Search) -> Origin | None:
     count = sum(step.computes and search.status[step.outputs[0]] in ("same", "part") for step in before)
     return Origin(
         step=found,
-        unlike=_unlike(search, found) if relation is None and not (anew or beside or lost or choice or move) else (),
+        unlike=_unlike(search, found) if relation is None and not (anew or beside or choice or move) else (),
         devices=tuple(sorted(filter(None, devices))),
         count=count,
         local=local,
@@ -243,7 +241,7 @@ def _origin(search: Search) -> Origin | None:
         contrast=contrast,
         shared=search.shared,
         turn=turn_of(search, found),
-        confirmed=bool(anew or beside or lost or moved),
+        confirmed=bool(anew or beside or moved),
         added=added,
         again=(
             _reads_alike(search, found, expected)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from itertools import chain, islice
 from typing import TYPE_CHECKING
 
@@ -182,8 +183,8 @@ def _writes(search: Search) -> Iterator[Way]:
     seen: dict[int, Step] = {}
     later: dict[int, list[Step]] = {}
     for step in search.steps:
-        if step.kind == "TensorScatterUpdate" and step.place and (way := _scattering(search, step)) is not None:
-            yield way
+        if step.kind == "TensorScatterUpdate" and step.place:
+            yield from _scattering(search, step)
         if is_write(step.kind):
             if step.inputs[0] in seen and step.kind == "AssignAddVariableOp":
                 later.setdefault(step.inputs[0], []).append(step)
@@ -215,23 +216,24 @@ def _live(search: Search) -> Iterator[Way]:
             yield Way(user, text, {}, (handle, frozenset(held)))
 
 
-def _scattering(search: Search, step: Step) -> Way | None:
+def _scattering(search: Search, step: Step) -> Iterator[Way]:
+    """Add up the rows with the same index, or by how much each of them changes what was there."""
     indices = search.read(step, 1)
     if indices is None or indices.ndim < 2:
-        return None
+        return
     if len(np.unique(indices.reshape(-1, indices.shape[-1]), axis=0)) == indices[..., 0].size:
-        return None
+        return
 
-    def added(read: list[Array], _: Values) -> list[Array]:
+    def added(read: list[Array], _: Values, changes: bool) -> list[Array]:
         start, at, rows = read
         places = tuple(np.moveaxis(at, -1, 0))
         total = start.copy()
-        np.add.at(total, places, rows - start[places])
+        np.add.at(total, places, rows - start[places] if changes else rows)
         return [total]
 
-    return Way(
-        step, "of rows with the same index only the last one counts; to add up what each changes", {id(step): added}
-    )
+    for changes in (True, False):
+        text = "rows with equal indices overwrite one another, but the reference adds them up; to add them up"
+        yield Way(step, text, {id(step): partial(added, changes=changes)})
 
 
 def _broadcast(search: Search, origin: Step) -> Iterator[Way]:
