@@ -141,6 +141,23 @@ def not_handed_on(devices: Devices, wrong: bool) -> Planted:
     return program, reference, {"x": sample(8, 6)}
 
 
+def branch_of_each(devices: Devices, wrong: bool) -> Planted:
+    """Each shard branches on its own maximum; that of the batch is in the first shard, and so in all of its parts."""
+
+    def tower(part: Any, most: Any) -> Any:
+        return tf.cond(most > 2.0, lambda: part / most, lambda: tf.square(part))
+
+    def program(x: Any) -> Any:
+        parts = tf.split(x, 4)
+        own = on_each(devices, tf.reduce_max, parts)
+        most = own if wrong else [tf.reduce_max(tf.stack(own))] * 4
+        return tf.concat(on_each(devices, tower, parts, most), 0)
+
+    x = sample(8, 5)
+    x[0, 2] = 3.5
+    return program, lambda x: tower(x, tf.reduce_max(x)), {"x": x}
+
+
 def clients(devices: Devices, wrong: bool) -> Planted:
     """Clients with different numbers of rows train rightly, and count alike in the average of their weights."""
     weights, sizes = tf.Variable(sample(5)), [3, 2, 2, 1]
@@ -266,6 +283,7 @@ FAULTS: dict[Callable[[Devices, bool], Planted], tuple[int, str]] = {
     cut_elsewhere: (2, r"\(3 as 4 and 4 as 5\): ids from 3 to 4 are looked up 1 row further on"),
     rows_swapped: (4, r"joined in a different order than the batch was split: shards 1, 2, 3 and 0"),
     not_handed_on: (2, r"the gradient starts from ones there \(is output_gradients= missing\?\)"),
+    branch_of_each: (4, r"rows of output depend on other rows of the batch, but each shard has only its own"),
     clients: (4, r"AddN .*: it counts the 4 shards alike; to weight them by their rows \(3, 2, 2 and 1\) makes"),
     not_renormalised: (4, r"Output is the result of StridedSlice .*: the ops after it .* left out, starting with Sum"),
     one_factor_more: (4, r"Mul: .*; to leave this Mul by 0.25 out makes the results right"),

@@ -290,7 +290,10 @@ def _not_row_wise(question: Question, layout: Layout, leaf: Leaf, joined: str | 
 
 
 def _only_on_rows_before(question: Question, layout: Layout) -> bool:
-    """Whether the reference gives the same first rows when it has no others, those of the first shard and some more."""
+    """Whether the reference gives the same first rows when it has no others, and others where the order is another one.
+
+    These are the rows of the first shard and some more.
+    """
     count = layout.sizes[0] + layout.sizes[1] // 2
     if layout.axis or layout.covered != list(range(layout.rows)) or layout.sizes[1] < 2:
         return False
@@ -302,7 +305,17 @@ def _only_on_rows_before(question: Question, layout: Layout) -> bool:
         for leaf in outputs
         if leaf.expected is not None and leaf.expected.shape[:1] == (layout.rows,)
     ]
-    return len(first) == len(outputs) and explains(question.run(inputs=inputs, gradients=False), first)
+    if len(first) < len(outputs) or not explains(question.run(inputs=inputs, gradients=False), first):
+        return False
+    # The largest of all rows may be among the first ones. What is the same in any order depends on no rows before.
+    back = {index: (axis, list(chain(*shards))[::-1]) for index, (axis, shards) in layout.cuts.items()}
+    reverse = [
+        replace(leaf, found=leaf.expected[::-1], expected=None, wrong=False)
+        for leaf in outputs
+        if leaf.expected is not None
+    ]
+    other = question.with_leaves(with_rows(question.reference.leaves(), back))
+    return not explains(question.run(inputs=other, gradients=False), reverse)
 
 
 def rows_left_out(question: Question) -> Iterator[Cause]:
