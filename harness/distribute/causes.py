@@ -32,7 +32,7 @@ def find_causes(case: Case, rerun: Rerun | None, replay: Replay | None = None) -
 
 
 def _causes(case: Case, rerun: Rerun | None, replay: Replay | None) -> list[Finding]:
-    found = [*(replay.metrics(case) if replay is not None else ()), *_from_sums(case)]
+    found = [*(_computed(replay.metrics, case) if replay is not None else ()), *_from_sums(case)]
     if found:
         return found
     if rerun is not None and (suspects := dict(_suspects(case))):
@@ -42,7 +42,14 @@ def _causes(case: Case, rerun: Rerun | None, replay: Replay | None) -> list[Find
                 return [finding]
         if len(suspects) > 1 and rerun(tuple(suspects), steps):
             return [suspects[change] for change in _needed(list(suspects), rerun, steps)]
-    return [*_from_gradients(case)] or [*(replay.step(case) if replay is not None else ())]
+    return [*_from_gradients(case)] or (_computed(replay.step, case) if replay is not None else [])
+
+
+def _computed(causes: Callable[[Case], Iterator[Finding]], case: Case) -> list[Finding]:
+    try:
+        return [*causes(case)]
+    except Exception:  # noqa: BLE001 - the user's code may refuse a part of the batch; that the runs differ must not be lost
+        return []
 
 
 def _needed(changes: list[str], rerun: Rerun, steps: int) -> list[str]:

@@ -56,7 +56,7 @@ class Replay:
         if case.found.loop != CustomLoop.loop or case.found.replicas < 2:
             return
         question = self._question(case)
-        cause = diagnose(question, BY_RESULTS)
+        cause = diagnose(question, BY_RESULTS) if question.wrong else None
         if cause is None:
             return
         place = cause.place or place_of_function(question.reference.fn)
@@ -124,8 +124,6 @@ class Replay:
         reported = {"metric", "loss"} if case.found.loop != CustomLoop.loop else {"metric"}
         differences = case.compared.differences
         if not differences or {each.quantity for each in differences} > reported or case.found.replicas < 2:
-            return
-        if any(each.quantity not in reported for each in differences):
             return
         session = self._session()
         by_name = {str(metric.name): metric for metric in session.training.metrics}
