@@ -233,7 +233,8 @@ def _scattering(search: Search, step: Step) -> Iterator[Way]:
 
     for changes in (True, False):
         text = "rows with equal indices overwrite one another, but the reference adds them up; to add them up"
-        yield Way(step, text, {id(step): partial(added, changes=changes)})
+        edits: dict[int, Edit] = {id(each): partial(added, changes=changes) for each in search.groups[id(step)]}
+        yield Way(step, text, edits)
 
 
 def _broadcast(search: Search, origin: Step) -> Iterator[Way]:
