@@ -19,7 +19,7 @@ from harness.evidence.op import Op, Transfer
 from harness.evidence.op_types import dtype_name
 from harness.evidence.placed import Placed, executed_ops, kernels_of, op_of, ops_of, runs_on, working_nodes
 from harness.evidence.places import places_in
-from harness.evidence.roles import role_of
+from harness.evidence.roles import LOOKUPS, role_of
 from harness.evidence.sizes import Shape, shapes_of, transfers_of
 from harness.evidence.steps import Recording, Step
 from harness.evidence.trace import Trace
@@ -29,6 +29,8 @@ from harness.evidence.work import estimate, work_of
 
 _Found = TypeVar("_Found")
 
+#: The number of the dtype of handles, as ``tensorflow/core/framework/types.proto`` has it.
+_RESOURCE = 20
 _FUNCTION = re.compile(r"^__(?:inference|forward)_(?P<backward>__backward_)?(?P<name>.*?)(?:_\d+)+$")
 
 
@@ -55,6 +57,8 @@ class _Builder:
         self.maker: dict[int, Tensor] = {
             tensor_id: (f"argument[{index}]", 0) for index, tensor_id in enumerate(recording.arguments)
         }
+        #: The number of each variable whose handle an op or a function was given, by the name that stands for it.
+        self.variables: dict[str, int] = {}
         self.fetched: set[tuple[int, DeviceName]] = set()
         #: Names of the nodes that belong to the functions whose graph this is, by the graph's id.
         self.own: dict[int, set[str]] = {}
@@ -73,12 +77,18 @@ class _Builder:
             else:
                 self.add_eager(step)
         self.add_unseen()
+        used = {
+            op.name: numbers
+            for op in self.ops
+            if (numbers := tuple([self.variables[name] for name in op.inputs if name in self.variables]))
+        }
         return Trace(
             tuple(self.checked()),
             Transfers(self.transfers),
             outputs,
             shared(steps),
             {f"argument[{index}]": kind for index, kind in enumerate(self.recording.kinds)},
+            used,
             lambda: [found for part in self.collectives for found in part()],
             partial(_together, self.work),
             partial(_together, self.shapes),
@@ -133,6 +143,8 @@ class _Builder:
         name = step.label
         self.kernels_seen[step.type, _device(step.device)] += 1
         device = runs_on(step.type, _device(step.device))
+        if role_of(step.type) in ("update", "variable") or step.type in LOOKUPS:
+            self.note_variable(step.inputs[0] if step.inputs else None)
         given = [self.maker[tensor_id] for tensor_id in step.inputs if tensor_id in self.maker]
         self.ops.append(
             Op(
@@ -156,6 +168,13 @@ class _Builder:
             self.add_data(f"{name}/{attribute}", function)
         self.maker.update((tensor_id, (name, port)) for port, tensor_id in enumerate(step.outputs))
 
+    def note_variable(self, tensor_id: int | None) -> None:
+        """Give the variable with this handle a number, unless an op made the handle."""
+        if tensor_id is not None and tensor_id not in self.maker:
+            name = f"variable[{len(self.variables)}]"
+            self.variables[name] = len(self.variables)
+            self.maker[tensor_id] = name, 0
+
     def fetch(self, step: Step, device: DeviceName) -> None:
         """Note which inputs an eager op had to copy to its device; TensorFlow keeps the copy, so once per tensor."""
         for tensor_id, holder, size_bytes in step.held:
@@ -173,6 +192,11 @@ class _Builder:
     def add_call(self, step: Step) -> None:
         name = step.label
         requested = _device(step.scope) or DeviceName()
+        for tensor_id, argument in zip(
+            step.inputs, self.recording.functions[step.type].signature.input_arg, strict=False
+        ):
+            if argument.type == _RESOURCE:
+                self.note_variable(tensor_id)
         arguments = [self.maker.get(tensor_id) for tensor_id in step.inputs]
         forward = step.forward if step.backward else None
         forward_name = forward.label if forward is not None else None

@@ -15,6 +15,8 @@ _COLLECTIVE = re.compile(r"^(Collective|Nccl)")
 _VARIABLE = re.compile(
     r"^(ReadVariableOp|VarHandleOp|VariableShape|VarIsInitializedOp|DestroyResourceOp|_VarHandlesOp)$"
 )
+#: Lookups in a variable, which get its handle: TensorFlow runs them on the variable's device.
+LOOKUPS = frozenset({"ResourceGather", "ResourceGatherNd"})
 _DATA = re.compile(r"(Dataset|Iterator)")
 _CONTROL = frozenset(
     {

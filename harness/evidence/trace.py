@@ -35,6 +35,8 @@ class Trace:
     shared: Mapping[str, bool] = field(default_factory=dict, compare=False, repr=False)
     #: The dtype and the shape without the rows of each argument, by its name.
     arguments: Mapping[str, tuple[object, ...]] = field(default_factory=dict, compare=False, repr=False)
+    #: The variables that an op reads or updates, by the op's name; each variable is a number of this trace.
+    variables: Mapping[str, tuple[int, ...]] = field(default_factory=dict, compare=False, repr=False)
     find_collectives: Callable[[], list[Collective]] = field(default=list, compare=False, repr=False)
     find_work: Callable[[], dict[str, float]] = field(default=dict, compare=False, repr=False)
     find_shapes: Callable[[], dict[str, Sequence[Shape]]] = field(default=dict, compare=False, repr=False)

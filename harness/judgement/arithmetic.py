@@ -6,6 +6,7 @@ from collections.abc import Iterable
 
 from harness._tensorflow import HOST_DTYPES
 from harness.evidence.op import Op
+from harness.evidence.roles import LOOKUPS as LOOKUPS
 from harness.evidence.trace import Trace
 
 #: Ops that join or split tensors: on the host, or in their scope.
@@ -16,8 +17,8 @@ CALLS = frozenset(
     {"PartitionedCall", "StatefulPartitionedCall", "If", "StatelessIf", "While", "StatelessWhile", "Case"}
     | {"StatelessCase"}
 )
-#: Lookups in a variable: TensorFlow runs them on the variable's device.
-LOOKUPS = frozenset({"ResourceGather", "ResourceGatherNd"})
+#: Lookups in a hash table: TensorFlow runs them where the table is.
+TABLES = frozenset({"LookupTableFindV2"})
 #: Calls of Python functions, which run on the host.
 PYTHON = frozenset({"EagerPyFunc", "PyFunc", "PyFuncStateless", "numpy_function"})
 #: Ops that move or view data; on another device than their neighbours, they are no fault.

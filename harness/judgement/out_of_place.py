@@ -1,8 +1,7 @@
 """Finds what is out of place among the parts of a batch: work, and splits and joins (FAULTS P12).
 
-A split or a join may stand anywhere. A join looks like a slip of indentation where no scope puts another one elsewhere,
-it is on another device than the first, what it joins comes from several devices, and nothing on the devices goes on
-with it. What joins columns of unequal width, as of a layer on two devices, is part of the model.
+A split or a join may stand anywhere. A join is a slip of indentation where the loop over the devices makes it again in
+each scope, of the parts so far, and all but the last are thrown away.
 """
 
 from __future__ import annotations
@@ -13,13 +12,16 @@ from harness.devices.device import Devices
 from harness.devices.name import DeviceName
 from harness.evidence.op import Op
 from harness.evidence.trace import Trace
-from harness.judgement.arithmetic import JOINS, SPLITS, computes, on_device
+from harness.judgement.arithmetic import CALLS, JOINS, SPLITS, computes, on_device
 from harness.judgement.provenance import Provenance
 from harness.judgement.shards import Shards
 from harness.judgement.strays import Misplaced
-from harness.judgement.wiring import Wiring, reached
+from harness.judgement.wiring import IDENTITIES, Wiring
 
-_JOINED = "results from several devices are joined inside the scope of one of them; join them on the host"
+_JOINED = (
+    "results from several devices are joined inside the scope of one of them, anew for every part; join them once, "
+    "after the loop over the devices"
+)
 _SPLIT = "a batch for several devices is split inside the scope of one of them; split it on the host"
 
 
@@ -36,6 +38,13 @@ def judge_shards(wiring: Wiring, devices: Devices, trace: Trace) -> Iterator[Mis
         each for whole, each in found if not any(other.made_apart(whole) for _, other in found if other is not each)
     ]
     seen: set[str] = set()
+    # Arguments that are shared out each by itself, such as rows and their labels, are no parts of one batch.
+    spread = {whole for whole, each in found if len(set[DeviceName]().union(*each.homes.values())) > 1}
+    spread = {whole for whole in spread if whole is not None and whole.startswith("argument[")}
+    judged = [each for each in judged if not spread.intersection(name for name, _ in each.parts)]
+    for shards in judged:
+        for other in judged:
+            shards.live_with(other)
     for shards in judged:
         others = [other for other in judged if other is not shards and not other.is_within(shards)]
         for misplaced in (*shards.misplaced(), *_joins_in_a_tower(shards)):
@@ -47,42 +56,30 @@ def judge_shards(wiring: Wiring, devices: Devices, trace: Trace) -> Iterator[Mis
 
 
 def _joins_in_a_tower(shards: Shards) -> Iterator[Misplaced]:
-    """The joins of the parts of one family that look like slips."""
-    places = {op.device for op in shards.worked} & shards.devices
-    towers = places - {shards.host, shards.first}
-    if len(places) < 2:
-        return
+    """The joins of the parts of one family that are made in the scope of a device, and in those before it too.
+
+    Where a join runs is nobody's fault. One in a loop costs a join of all results so far for every part.
+    """
     whole = {shards.part(op) for op in shards.worked}
-    joins = [
-        op for op in map(shards.wiring.by_name.get, shards.family) if op is not None and _is_join(shards, op, whole)
-    ]
-    for op in joins:
-        # A join outside of all scopes is on the first GPU, where there is one.
-        alone = all(other.requested is None or other.device in (op.device, shards.host) for other in joins)
-        slips = alone and op.device in towers and op.requested is not None and not _goes_on(shards, op)
-        if slips and not shards.differ_in_width:
+    ops = [shards.wiring.by_name[name] for name in shards.family if name in shards.wiring.by_name]
+    calls = tuple(f"{op.name}/" for op in shards.wiring.ops if op.type in CALLS)
+    before = {
+        shards.scope_of(op)
+        for op in ops
+        if (op.type in JOINS or (op.type in IDENTITIES and not op.name.startswith(calls)))
+        and not shards.wiring.readers(op)
+        and _parts_of(shards, op) < whole
+    }
+    for op in ops if before - {None} else ():
+        scope = shards.scope_of(op)
+        slip = op.type in JOINS and op.role == "forward" and scope not in (None, shards.first)
+        if slip and before - {None, scope} and len(whole) > 1 and _parts_of(shards, op) == whole:
             yield Misplaced(op, shards.host, _JOINED)
 
 
-def _is_join(shards: Shards, op: Op, whole: set[int]) -> bool:
-    if op.type not in JOINS or op.role != "forward":
-        return False
-    sources = [source for source in shards.provenance.sources[op.name] if source[0] in shards.family]
-    if {shards.family[name] for name, _ in sources} != whole or len(whole) < 2:
-        return False
-    makers = [shards.wiring.by_name.get(shards.provenance.base(*source)[0]) for source in sources]
-    return len({_made_on(shards, maker) for maker in makers if maker is not None} - {None}) > 1
-
-
-def _made_on(shards: Shards, op: Op) -> DeviceName | None:
-    """Where the result of an op is; TensorFlow does not tell where it ran a condition or a loop: in its scope."""
-    return shards.place(op) or shards.scope_of(op)
-
-
-def _goes_on(shards: Shards, op: Op) -> bool:
-    places = shards.devices - {shards.host}
-    after = reached([op], lambda each: () if computes(each) else shards.wiring.followers(each))
-    return any(each.device in places and (computes(each) or each.role == "update") for each in after)
+def _parts_of(shards: Shards, op: Op) -> set[int]:
+    """The parts that an op reads."""
+    return {shards.family[name] for name, _ in shards.provenance.sources[op.name] if name in shards.family}
 
 
 def _splits_in_a_tower(provenance: Provenance, devices: Devices) -> Iterator[Misplaced]:

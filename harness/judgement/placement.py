@@ -12,13 +12,17 @@ from harness.devices.name import DeviceName
 from harness.evidence.op import Op
 from harness.evidence.op_types import has_kernel
 from harness.evidence.trace import Trace
+from harness.judgement.accounting import Account
 from harness.judgement.arithmetic import JOINS, LOOKUPS, MOVEMENT, PYTHON, SPLITS, computes, floats, moved, proven
 from harness.judgement.diagnosis.wording import listed
 from harness.judgement.out_of_place import judge_shards
 from harness.judgement.provenance import SLICES, Provenance
 from harness.judgement.strays import Misplaced, first_of, lines, named, stray
-from harness.judgement.wiring import Wiring, reached
+from harness.judgement.wiring import Wiring
 from harness.records import Finding
+
+#: So many types of ops are named of what a device did that counts as unused.
+_SHOWN = 3
 
 
 def judge_placement(
@@ -81,7 +85,7 @@ def _elsewhere(wiring: Wiring, devices: Devices) -> Iterator[Misplaced]:
         if op.requested is None or not moved(op):
             continue
         if computes(op) or (op.role == "forward" and op.type in JOINS | SPLITS | PYTHON):
-            if _fused(wiring, op):
+            if wiring.rearranged(op):
                 continue
             message = "the op did not run on the device that its scope requests; soft placement moves ops silently"
             if op.unit is not None:
@@ -102,24 +106,6 @@ def _elsewhere(wiring: Wiring, devices: Devices) -> Iterator[Misplaced]:
                         "the op in a CPU scope"
                     )
             yield Misplaced(op, op.requested, message)
-
-
-def _fused(wiring: Wiring, op: Op) -> bool:
-    """Whether TensorFlow made an op a part of the product before it, which ran where its own scope asked for.
-
-    Such as an activation: the optimizer of graphs does not look at the devices of the two.
-    """
-    kind = (op.executed_type or "").removeprefix("_Fused")
-    if kind == op.executed_type:
-        return False
-
-    def inside(each: Op) -> bool:
-        return each.executed_type in (None, op.executed_type)
-
-    before = reached(wiring.before(op), lambda each: wiring.before(each) if inside(each) else ())
-    maker = next((each for each in before if inside(each) and each.type == kind), None)
-    asked = None if maker is None else maker.requested
-    return asked is not None and op.device is not None and op.device.matches(asked)
 
 
 def _beyond(trace: Trace, devices: Devices, mode: str) -> Iterator[Finding]:
@@ -181,23 +167,29 @@ def gradient_ops(trace: Trace) -> int:
 def _unused(
     trace: Trace, wiring: Wiring, devices: Devices, mode: str, rows: int | None, program: str | None
 ) -> list[Finding]:
-    used = {op.device for op in proven(trace) if op.role == "forward"}
-    if len(used & {device.parsed for device in devices}) < len(devices):
+    account = Account(Provenance(wiring), devices, trace)
+    used = set(account.used)
+    if not account.work or len(used & {device.parsed for device in devices}) < len(devices):
         asked = _asked_for_host_data(wiring, bool(used))
         used |= {device.parsed for device in devices if any(device.parsed.matches(place) for place in asked)}
     if not used:
         return []
     expected = len(devices) if rows is None else min(len(devices), max(rows, 1))
-    idle = [device for device in devices if device.parsed not in used and not _simplified(device, wiring)]
+    idle = [device for device in devices if device.parsed not in used]
     missing = expected - (len(devices) - len(idle))
     if missing <= 0:
         return []
-    ran = ", ".join(sorted({device.short for device in used if device is not None}))
+    ran = ", ".join(sorted({device.short for device in used}))
     idle_names = listed([device.parsed.short for device in idle])
+    places = {device.parsed for device in idle}
+    little = sorted({op.type for op in proven(trace) if op.role == "forward" and op.device in places})
+    message = f"no op of the program ran on {idle_names}"
+    if little:
+        message = f"{idle_names} did next to nothing of the devices' common work, only {listed(little[:_SHOWN])}"
     return [
         stray(
             "unused-device",
-            f"no op of the program ran on {idle_names}",
+            message,
             idle_names,
             mode,
             devices=[device.parsed for device in idle],
@@ -262,11 +254,6 @@ def hint_of_sharing(trace: Trace) -> str:
 def removed(device: Device, trace: Trace) -> bool:
     """Whether the program asked this device for work that TensorFlow left out of the graph, as nothing reads it."""
     return any(_left_out(device, trace.ops))
-
-
-def _simplified(device: Device, wiring: Wiring) -> bool:
-    """Whether the program asked this device for work that TensorFlow found a shorter way to do, such as times 1."""
-    return any(wiring.users(op) for op in _left_out(device, wiring.ops))
 
 
 def _left_out(device: Device, ops: Iterable[Op]) -> Iterator[Op]:

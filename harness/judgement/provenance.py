@@ -74,7 +74,7 @@ class Provenance:
         """One after the other, where there are at least two parts."""
         for (kind, key), parts in self._cuts().items():
             if len(parts) > 1:
-                family = self._followed(parts)
+                family = self.followed(parts)
                 ops = [self.wiring.by_name[name] for name, part in family.items() if part != SEVERAL]
                 yield Cut(self._whole(kind, key), parts, family, ops)
 
@@ -118,7 +118,8 @@ class Provenance:
             op = self.wiring.by_name.get(name)
         return name, port
 
-    def _followed(self, parts: Mapping[_Part, int]) -> Family:
+    def followed(self, parts: Mapping[_Part, int]) -> Family:
+        """What works on each of these parts, or on several of them."""
         found: dict[str, int] = {}
         waiting: list[tuple[Op, int]] = []
         for (name, port), part in parts.items():

@@ -16,7 +16,8 @@ from harness.devices.device import Devices
 from harness.devices.name import DeviceName
 from harness.evidence.op import Op
 from harness.evidence.trace import Trace
-from harness.judgement.arithmetic import CALLS, JOINS, LOOKUPS, MOVEMENT, PYTHON, computes, floats, moved, on_device
+from harness.judgement.accounting import checks_of
+from harness.judgement.arithmetic import JOINS, LOOKUPS, MOVEMENT, PYTHON, computes, floats, moved, on_device
 from harness.judgement.provenance import SEVERAL, SLICES, Cut, Provenance
 from harness.judgement.strays import Misplaced
 from harness.judgement.wiring import reached
@@ -29,6 +30,8 @@ _MOST = 0.5
 _HEAVY = ("MatMul", "Einsum", "Conv")
 _SCALES = frozenset({"Div", "DivNoNan", "Mul", "Neg", "RealDiv"})
 _SUMS = frozenset({"Add", "AddV2"})
+#: Ops that make less of what is then joined.
+_REDUCTIONS = frozenset({"All", "Any", "Max", "Min", "Prod", "Sum"})
 
 LOOKUP_MESSAGE = (
     "TensorFlow runs a lookup on its variable's device, whatever the scope; read the variable inside the scope first "
@@ -53,7 +56,7 @@ class Shards:
         worked = [op for op in self.ops if computes(op) and op.role == "forward" and op.type not in PYTHON]
         # What cuts a part out is no work on it.
         worked = [op for op in worked if op.type not in SLICES or self._sources(op.name)]
-        checks = self._checks()
+        checks = checks_of(self.wiring)
         worked = [op for op in worked if op.name not in optimizer | checks]
         # What a scope asked for says where its part was meant to be, even if its work was done elsewhere in the end.
         self._moved = [op for op in worked if self.place(op) is None and op.requested in self.devices]
@@ -99,36 +102,12 @@ class Shards:
         part = self.family[name]
         return [source for source, _ in self.provenance.sources[name] if self.family.get(source) == part]
 
-    def _checks(self) -> set[str]:
-        """The ops whose results only assertions read, which may stand anywhere.
-
-        In eager code an assertion is Python's, and reads a truth value that no op reads.
-        """
-        found = {
-            op.name
-            for op in self.wiring.ops
-            if op.type == "Assert"
-            or ((op.type == "CheckNumerics" or op.dtypes == ("bool",)) and not self.wiring.readers(op))
-        }
-        if found:
-            # An assertion in a graph stands in a call that does nothing else.
-            guards = [op.name for op in self.wiring.ops if op.type in CALLS]
-            guards = [name for name in guards if any(each.startswith(f"{name}/") for each in found)]
-            guards = [name for name in guards if not self.wiring.work_in(name)]
-            inside = tuple(f"{name}/" for name in guards)
-            found |= {op.name for op in self.wiring.ops if op.name in guards or op.name.startswith(inside)}
-        for op in reversed(self.ops if found else []):
-            readers = self.wiring.readers(op)
-            if readers and all(reader.name in found for reader in readers):
-                found.add(op.name)
-        return found
-
     def place(self, op: Op) -> DeviceName | None:
         """Where an op ran; for one that was optimised away, where its work went, if it could have been there."""
         if not on_device(op):
             return self._asked(op) or op.device
         if op.device is not None:
-            return op.device
+            return op.requested if self.wiring.rearranged(op) else op.device
         users = self.wiring.users(op)
         place = users.pop() if len(users) == 1 else None
         return place if place is not None and (op.requested is None or place.matches(op.requested)) else None
@@ -224,6 +203,24 @@ class Shards:
         place, part = self.place(op), self.family.get(op.name, SEVERAL)
         return place is not None and place in self.homes.get(part, ()) and self._labels[place] == {part}
 
+    def live_with(self, other: Shards) -> None:
+        """Take over the homes of another family where each part of this one is always used with one part of that.
+
+        As the rows of a batch and what a teacher is to make of them: work on either belongs on the device of both.
+        """
+        met = {
+            (part, other.family[name])
+            for name, part in self.family.items()
+            if part != SEVERAL and other.family.get(name, SEVERAL) != SEVERAL
+        }
+        mine, theirs = {part for part, _ in met}, {part for _, part in met}
+        if self is other or not len(met) == len(mine) == len(theirs) > 1 or not theirs <= set(other.homes):
+            return
+        alone = all(len(set(other.homes[part])) == 1 for part in theirs)
+        apart = len(set[DeviceName]().union(*(other.homes[part] for part in theirs))) == len(theirs)
+        if alone and apart and len(set[DeviceName]().union(*self.homes.values())) < 2:
+            self.homes = {part: set(other.homes[their]) for part, their in met}
+
     def is_within(self, other: Shards) -> bool:
         """Whether all of these parts were cut from one part of another family."""
         return len({other.family.get(op.name) for op in self.worked}) == 1
@@ -291,7 +288,7 @@ class Shards:
 
     def _excused(self, op: Op) -> bool:
         """Whether an op only weights what is then joined, or is done where its part is handed on to."""
-        if op.type in _SCALES:
+        if op.type in _SCALES | _REDUCTIONS:
             ends = self._ends(op, lambda reader: reader.type in _SCALES | MOVEMENT)
             if ends and all(self.family[end.name] == SEVERAL or end.role == "update" for end in ends):
                 return True

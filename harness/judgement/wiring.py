@@ -8,8 +8,9 @@ from functools import cached_property
 
 from harness.devices.name import DeviceName
 from harness.evidence.op import Op
+from harness.evidence.op_types import has_kernel
 from harness.evidence.trace import Trace
-from harness.judgement.arithmetic import CALLS, computes
+from harness.judgement.arithmetic import CALLS, LOOKUPS, PYTHON, TABLES, computes, moved, on_device
 
 #: How many identities, calls or optimised ops in a row are seen through.
 _FAR = 16
@@ -79,6 +80,26 @@ class Wiring:
             if maker is not None and port < len(maker.dtypes):
                 found.add(maker.dtypes[port])
         return found
+
+    @cached_property
+    def _devices(self) -> set[DeviceName]:
+        """The devices on which something ran."""
+        return {op.device for op in self.ops if op.device is not None}
+
+    def rearranged(self, op: Op) -> bool:
+        """Whether the optimizer of graphs did an op's work elsewhere, merged with that of another op.
+
+        Its scope names a device on which TensorFlow has a kernel for it, so soft placement left it there.
+        """
+        asked = op.requested
+        if asked is None or asked.kind is None or asked.index is None or not moved(op) or "/" not in op.name:
+            return False
+        if op.unit is not None or op.type in LOOKUPS | PYTHON | TABLES or not on_device(op):
+            return False
+        exists = any(
+            each.device == asked or (each.device is not None and each.device.matches(asked)) for each in self.ops
+        )
+        return exists and has_kernel(op.type, asked.kind, self.dtypes(op))
 
     def before(self, op: Op) -> list[Op]:
         """The ops that ``op`` reads from or waits for, as the trace has them."""

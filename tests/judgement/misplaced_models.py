@@ -183,7 +183,7 @@ def compared_with_all_rows(devices: Devices, wrong: bool) -> Program:
 
 
 def branches_joined(devices: Devices, wrong: bool) -> Program:
-    """Each device joins features of two arguments, those of one by a condition; one of them joins the rows too."""
+    """Each device joins features of two arguments, those of one by a condition, and in the loop the rows so far too."""
     import tensorflow as tf
 
     scale, table = tf.Variable(sample(6)), tf.Variable(sample(3, 4))
@@ -197,8 +197,9 @@ def branches_joined(devices: Devices, wrong: bool) -> Program:
         for device, rows, words in zip(devices[:2], tf.split(x, 2), tf.split(word, 2), strict=True):
             with tf.device(device.name):
                 results.append(features(rows, words))
-        with tf.device(devices[1].name if wrong else devices.host):
-            return tf.concat(results, 0)
+                joined = tf.concat(results, 0) if wrong else None
+        with tf.device(devices.host):
+            return joined if wrong else tf.concat(results, 0)
 
     return Program(parallel, features, {"x": sample(8, 6), "word": integers(3, 8)}, devices=2)
 

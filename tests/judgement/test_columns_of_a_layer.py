@@ -57,17 +57,24 @@ def test_work_on_columns_on_the_other_device_is_found_where_that_does_not_join_t
     assert [finding.kind for finding in found.findings] == ["op-placement"], found
 
 
-def test_a_join_of_rows_in_the_scope_of_the_last_device_is_found(devices: harness.Devices) -> None:
+@pytest.mark.parametrize("in_the_loop", [True, False])
+def test_a_join_of_rows_is_found_where_the_loop_makes_it_for_every_part(
+    devices: harness.Devices, in_the_loop: bool
+) -> None:
+    """Where a join runs after the loop is nobody's fault."""
+
     def parallel(x: Any) -> Any:
         outputs = []
         for device, rows in zip(devices[:2], tf.split(x, WIDTHS), strict=True):
             with tf.device(device.name):
                 outputs.append(tf.tanh(rows))
+                joined = tf.concat(outputs, 0) if in_the_loop else None
         with tf.device(devices[1].name):
-            return tf.concat(outputs, 0)
+            return joined if in_the_loop else tf.concat(outputs, 0)
 
     found = harness.verify(parallel, tf.tanh, {"x": sample(8, 6)}, devices=devices[:2])
-    assert "are joined inside the scope of one of them" in found.reason, found
+    assert ("are joined inside the scope of one of them" in found.reason) == in_the_loop, found
+    assert found.passed != in_the_loop, found
 
 
 def test_an_activation_that_a_graph_fuses_with_the_product_on_another_device_is_right(devices: harness.Devices) -> None:

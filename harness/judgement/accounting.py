@@ -1,0 +1,255 @@
+"""Weighs what each device did of the work that a program shares out.
+
+What is shared out are the parts of a batch, and the branches that do the same with weights of their own: members of an
+ensemble, experts, columns of a layer. What is done with the results of several of them is a join. A device is used if
+it does a substantial share of the work, where joins such as sums, means and losses do not count, nor do views, copies,
+assertions and optimizers. What TensorFlow left out of a graph counts for the device that was asked for it.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator, Mapping
+from functools import cached_property
+
+from harness.devices.device import Devices
+from harness.devices.name import DeviceName
+from harness.evidence.op import Op
+from harness.evidence.trace import Trace
+from harness.judgement.arithmetic import CALLS, LOOKUPS, PYTHON, computes
+from harness.judgement.provenance import SEVERAL, SLICES, Cut, Family, Provenance
+from harness.judgement.wiring import Wiring, reached
+
+#: What a device must do at least, as a share of what each would do if all did the same: with weights, and without.
+_WITH_WEIGHTS = 0.02
+_WITHOUT = 0.1
+#: The same of what is done with the results of several parts: of those of a batch, and of others, such as heads.
+_AFTER_A_BATCH = 0.5
+_AFTER_OTHERS = 0.1
+#: The share of all work from which on parts are what the program is about.
+_SUBSTANTIAL = 0.3
+#: Ops that weigh more than others, where the shapes of none are known, and that work with weights.
+_HEAVY = ("MatMul", "Einsum", "Conv", "XlaDot")
+#: Ops that only view or copy what they get.
+_VIEWS = frozenset({"Bitcast", "ConjugateTranspose", "Copy", "DeepCopy", "Reverse", "ReverseV2", "Roll", "Transpose"})
+
+
+def has_weights(op: Op) -> bool:
+    """Whether an op is a product, or a lookup in a table, as the layers of a model are."""
+    return op.type in LOOKUPS | SLICES or any(word in op.type for word in _HEAVY)
+
+
+class Account:
+    """What each device did of the program's forward work."""
+
+    def __init__(self, provenance: Provenance, devices: Devices, trace: Trace) -> None:
+        self.provenance = provenance
+        self.wiring = provenance.wiring
+        self.devices = [device.parsed for device in devices]
+        self.trace = trace
+
+    @cached_property
+    def work(self) -> list[Op]:
+        """The forward work, each op of which depends on what the program gets where there is such work."""
+        cut_out = {name for cut in self.cuts if _of_a_batch(cut) for name, port in cut.parts if port is None}
+        checks = checks_of(self.wiring)
+        found = [
+            op
+            for op in self.wiring.ops
+            if op.role == "forward"
+            and computes(op)
+            and op.type not in _VIEWS | PYTHON
+            and op.name not in cut_out
+            and op.name not in checks
+            and op.name in self.places
+        ]
+        found = [op for op in found if op.name not in self._optimizer] or found
+        given = [op for op in found if op.name in self._dependent]
+        return given if sum(map(self.weight, given)) > sum(map(self.weight, found)) / 2 else found
+
+    @cached_property
+    def cuts(self) -> list[Cut]:
+        """The parts that the program cuts its tensors into."""
+        return list(self.provenance.cuts())
+
+    @cached_property
+    def _dependent(self) -> set[str]:
+        """The ops that depend on an argument, on data, or on a variable."""
+        readers: dict[str, list[Op]] = defaultdict(list)
+        start = []
+        for op in self.wiring.ops:
+            for name, _ in self.provenance.sources[op.name]:
+                readers[name].append(op)
+            given = any(name.startswith("argument[") for name, _ in self.provenance.sources[op.name])
+            if given or op.role in ("variable", "data") or op.type in LOOKUPS:
+                start.append(op)
+        return {op.name for op in reached(start, lambda op: readers[op.name])}
+
+    @cached_property
+    def _optimizer(self) -> set[str]:
+        """What is done to gradients, up to the next product: that works on a model again."""
+        start = [op for op in self.wiring.ops if op.role == "gradient"]
+
+        def onward(op: Op) -> Iterator[Op]:
+            return (each for each in self.wiring.readers(op) if each.role != "forward" or not has_weights(each))
+
+        return {op.name for op in reached(start, onward)}
+
+    def weight(self, op: Op) -> float:
+        """How much an op works, by its shapes or, where they are unknown, by its type."""
+        if self._sized:
+            return self.trace.work.get(op.name) or 1.0
+        return 100.0 if any(word in op.type for word in _HEAVY) else 1.0
+
+    @cached_property
+    def _sized(self) -> bool:
+        """Whether the size of all work is known: in a graph, that on rows that it picks is not."""
+        known = [op for op in self.wiring.ops if op.role == "forward" and computes(op) and op.device is not None]
+        return bool(known) and all(self.trace.work.get(op.name) for op in known)
+
+    @cached_property
+    def places(self) -> Mapping[str, DeviceName]:
+        """Where the forward work was done, by the names of the ops, as far as it was done."""
+        found = ((op.name, self._place(op)) for op in self.wiring.ops if op.role == "forward" and computes(op))
+        return {name: place for name, place in found if place is not None}
+
+    def _place(self, op: Op) -> DeviceName | None:
+        """Where an op ran; of one that was left out, although it is read, the device that was asked for it."""
+        if op.device is not None and not self.wiring.rearranged(op):
+            return op.device
+        if op.requested is not None and op.requested.index is not None:
+            asked = [device for device in self.devices if device.matches(op.requested)]
+            if asked and (self.wiring.users(op) or op.name in self._has_gradient):
+                return asked[0]
+        users = self.wiring.users(op)
+        return users.pop() if op.requested is None and len(users) == 1 else None
+
+    @cached_property
+    def _has_gradient(self) -> set[str | None]:
+        return {op.forward for op in self.wiring.ops if op.role == "gradient"}
+
+    @cached_property
+    def branches(self) -> list[Family]:
+        """The families of ops that do the same independently of each other, where no cut tells them apart."""
+        groups: dict[int, list[Op]] = defaultdict(list)
+        for op in self.work:
+            groups[self._kinds[op.name]].append(op)
+        families = []
+        covered: set[str] = set()
+        for group in groups.values():
+            if len(group) < 2 or not any(map(has_weights, group)) or covered.issuperset(op.name for op in group):
+                continue
+            parts = {(op.name, None): index for index, op in enumerate(group)}
+            if any(_apart(cut.family, group) for cut in self.cuts):
+                continue
+            family = self.provenance.followed(parts)
+            covered.update(name for name, part in family.items() if part != SEVERAL)
+            families.append(family)
+        return families
+
+    @cached_property
+    def _kinds(self) -> Mapping[str, int]:
+        """What each op does: the same for two ops if the same types of ops lead to them."""
+        kinds: dict[str, int] = {}
+        sources = self.provenance.sources
+        for first in self.wiring.ops:
+            stack = [(first.name, False)]
+            while stack:
+                name, ready = stack.pop()
+                op = self.wiring.by_name.get(name)
+                if name in kinds or op is None:
+                    continue
+                if ready:
+                    behind = [kinds.get(source, 0) for source, _ in sources[name]]
+                    kinds[name] = hash((op.type, tuple(behind)))
+                else:
+                    stack.append((name, True))
+                    stack += [(source, False) for source, _ in sources[name] if source not in kinds]
+        return kinds
+
+    @cached_property
+    def _joins(self) -> dict[str, bool]:
+        """The ops that work on several parts alone, and whether these are the parts of a batch."""
+        total = sum(map(self.weight, self.work))
+        families = [(cut.family, _of_a_batch(cut)) for cut in self.cuts] + [(each, False) for each in self.branches]
+        joins: dict[str, bool] = {}
+        own: set[str] = set()
+        for family, batch in families:
+            alone = [op for op in self.work if family.get(op.name, SEVERAL) != SEVERAL]
+            own.update(op.name for op in alone)
+            if sum(map(self.weight, alone)) >= _SUBSTANTIAL * total:
+                for name, part in family.items():
+                    if part == SEVERAL:
+                        joins[name] = joins.get(name, False) or batch
+        return {name: batch for name, batch in joins.items() if name not in own}
+
+    @cached_property
+    def shares(self) -> Mapping[DeviceName, float]:
+        """What each device did, as a share of what each of the devices would do if all did the same."""
+        even = sum(map(self.weight, self.work)) / len(self.devices) or 1.0
+        shares: dict[DeviceName, float] = defaultdict(float)
+        for op in self.work:
+            shares[self.places[op.name]] += self.weight(op) / even
+        return shares
+
+    @cached_property
+    def used(self) -> set[DeviceName]:
+        """The devices that did a substantial share."""
+        weighty = any(has_weights(op) for op in self.work if op.name not in self._joins)
+        even = sum(map(self.weight, self.work)) / len(self.devices) or 1.0
+        done: dict[DeviceName, dict[str, float]] = defaultdict(lambda: defaultdict(float))
+        with_weights: set[tuple[DeviceName, str]] = set()
+        for op in self.work:
+            place = self.places[op.name]
+            batch = self._joins.get(op.name)
+            kind = "own" if batch is None else "after a batch" if batch else "after others"
+            done[place][kind] += self.weight(op) / even
+            if has_weights(op):
+                with_weights.add((place, kind))
+        used = set()
+        for place, kinds in done.items():
+            for kind, share in kinds.items():
+                if kind == "own":
+                    least = _WITH_WEIGHTS if (place, kind) in with_weights else _WITHOUT
+                elif weighty and (place, kind) not in with_weights:
+                    continue
+                else:
+                    least = _AFTER_A_BATCH if kind == "after a batch" else _AFTER_OTHERS
+                if share >= least:
+                    used.add(place)
+        return used
+
+
+def _of_a_batch(cut: Cut) -> bool:
+    """Whether parts are those of an argument of the program, or of its data."""
+    return cut.whole is None or cut.whole.startswith("argument[")
+
+
+def _apart(family: Family, group: list[Op]) -> bool:
+    """Whether each op of a group works on a part of its own."""
+    parts = {family.get(op.name, SEVERAL) for op in group}
+    return len(parts) == len(group) and SEVERAL not in parts
+
+
+def checks_of(wiring: Wiring) -> set[str]:
+    """The ops whose results only assertions read, which may stand anywhere.
+
+    In eager code an assertion is Python's, and reads a truth value that no op reads.
+    """
+    found = {
+        op.name
+        for op in wiring.ops
+        if op.type == "Assert" or ((op.type == "CheckNumerics" or op.dtypes == ("bool",)) and not wiring.is_read(op))
+    }
+    if found:
+        # An assertion in a graph stands in a call that does nothing else.
+        guards = [op.name for op in wiring.ops if op.type in CALLS]
+        guards = [name for name in guards if any(each.startswith(f"{name}/") for each in found)]
+        guards = [name for name in guards if not wiring.work_in(name)]
+        inside = tuple(f"{name}/" for name in guards)
+        found |= {op.name for op in wiring.ops if op.name in guards or op.name.startswith(inside)}
+    for op in reversed(wiring.ops if found else ()):
+        readers = wiring.readers(op)
+        if readers and all(reader.name in found for reader in readers):
+            found.add(op.name)
+    return found
