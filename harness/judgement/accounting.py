@@ -9,7 +9,7 @@ assertions and optimizers. What TensorFlow left out of a graph counts for the de
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from functools import cached_property
 
 from harness.devices.device import Devices
@@ -52,7 +52,6 @@ class Account:
     def work(self) -> list[Op]:
         """The forward work, each op of which depends on what the program gets where there is such work."""
         cut_out = {name for cut in self.cuts if _of_a_batch(cut) for name, port in cut.parts if port is None}
-        checks = checks_of(self.wiring)
         found = [
             op
             for op in self.wiring.ops
@@ -60,10 +59,9 @@ class Account:
             and computes(op)
             and op.type not in _VIEWS | PYTHON
             and op.name not in cut_out
-            and op.name not in checks
             and op.name in self.places
         ]
-        found = [op for op in found if op.name not in self._optimizer] or found
+        found = [op for op in found if op.name not in self.optimizer] or found
         given = [op for op in found if op.name in self._dependent]
         return given if sum(map(self.weight, given)) > sum(map(self.weight, found)) / 2 else found
 
@@ -72,28 +70,40 @@ class Account:
         """The parts that the program cuts its tensors into."""
         return list(self.provenance.cuts())
 
+    def depends(self, op: Op) -> bool:
+        """Whether an op depends on an argument of the program, or on its data."""
+        return op.name in self._given
+
+    @cached_property
+    def _given(self) -> set[str]:
+        return self._behind(lambda op: op.role == "data" or self._reads_argument(op))
+
     @cached_property
     def _dependent(self) -> set[str]:
         """The ops that depend on an argument, on data, or on a variable."""
+        roles = ("variable", "data")
+        return self._behind(lambda op: op.role in roles or op.type in LOOKUPS or self._reads_argument(op))
+
+    def _reads_argument(self, op: Op) -> bool:
+        return any(name.startswith("argument[") for name, _ in self.provenance.sources[op.name])
+
+    def _behind(self, starts: Callable[[Op], bool]) -> set[str]:
+        """The ops for which ``starts`` is true, and those that depend on them."""
         readers: dict[str, list[Op]] = defaultdict(list)
-        start = []
         for op in self.wiring.ops:
             for name, _ in self.provenance.sources[op.name]:
                 readers[name].append(op)
-            given = any(name.startswith("argument[") for name, _ in self.provenance.sources[op.name])
-            if given or op.role in ("variable", "data") or op.type in LOOKUPS:
-                start.append(op)
-        return {op.name for op in reached(start, lambda op: readers[op.name])}
+        return {op.name for op in reached(filter(starts, self.wiring.ops), lambda op: readers[op.name])}
 
     @cached_property
-    def _optimizer(self) -> set[str]:
+    def optimizer(self) -> set[str]:
         """What is done to gradients, up to the next product: that works on a model again."""
         start = [op for op in self.wiring.ops if op.role == "gradient"]
 
         def onward(op: Op) -> Iterator[Op]:
             return (each for each in self.wiring.readers(op) if each.role != "forward" or not has_weights(each))
 
-        return {op.name for op in reached(start, onward)}
+        return {op.name for op in reached(start, onward) if op.role == "forward"}
 
     def weight(self, op: Op) -> float:
         """How much an op works, by its shapes or, where they are unknown, by its type."""
@@ -119,21 +129,26 @@ class Account:
             return op.device
         if op.requested is not None and op.requested.index is not None:
             asked = [device for device in self.devices if device.matches(op.requested)]
-            if asked and (self.wiring.users(op) or op.name in self._has_gradient):
+            if asked and (self.wiring.users(op) or asked[0] in self._backward.get(op.name, ())):
                 return asked[0]
         users = self.wiring.users(op)
         return users.pop() if op.requested is None and len(users) == 1 else None
 
     @cached_property
-    def _has_gradient(self) -> set[str | None]:
-        return {op.forward for op in self.wiring.ops if op.role == "gradient"}
+    def _backward(self) -> Mapping[str | None, set[DeviceName | None]]:
+        """Where the backward ops of each forward op ran."""
+        places: dict[str | None, set[DeviceName | None]] = defaultdict(set)
+        for op in self.wiring.ops:
+            if op.role == "gradient":
+                places[op.forward].add(op.device)
+        return places
 
     @cached_property
     def branches(self) -> list[Family]:
         """The families of ops that do the same independently of each other, where no cut tells them apart."""
         groups: dict[int, list[Op]] = defaultdict(list)
         for op in self.work:
-            groups[self._kinds[op.name]].append(op)
+            groups[self.kinds[op.name]].append(op)
         families = []
         covered: set[str] = set()
         for group in groups.values():
@@ -148,7 +163,7 @@ class Account:
         return families
 
     @cached_property
-    def _kinds(self) -> Mapping[str, int]:
+    def kinds(self) -> Mapping[str, int]:
         """What each op does: the same for two ops if the same types of ops lead to them."""
         kinds: dict[str, int] = {}
         sources = self.provenance.sources

@@ -47,7 +47,7 @@ def judge_shards(wiring: Wiring, devices: Devices, trace: Trace) -> Iterator[Mis
             shards.live_with(other)
     for shards in judged:
         others = [other for other in judged if other is not shards and not other.is_within(shards)]
-        for misplaced in (*shards.misplaced(), *_joins_in_a_tower(shards)):
+        for misplaced in (*shards.misplaced(), *shards.misplaced_updates(), *_joins_in_a_tower(shards)):
             # What brings rows of the device together with a part that visits it, such as a block of keys, is at home.
             if misplaced.op.name not in seen and not any(other.is_home_of(misplaced.op) for other in others):
                 seen.add(misplaced.op.name)

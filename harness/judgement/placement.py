@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import replace
 from typing import Any
 
 from harness.devices.device import Device, Devices
@@ -13,9 +12,22 @@ from harness.evidence.op import Op
 from harness.evidence.op_types import has_kernel
 from harness.evidence.trace import Trace
 from harness.judgement.accounting import Account
-from harness.judgement.arithmetic import JOINS, LOOKUPS, MOVEMENT, PYTHON, SPLITS, computes, floats, moved, proven
+from harness.judgement.arithmetic import (
+    JOINS,
+    LOOKUPS,
+    MOVEMENT,
+    PYTHON,
+    SPLITS,
+    TABLES,
+    computes,
+    floats,
+    moved,
+    proven,
+)
+from harness.judgement.belongings import Belongings
 from harness.judgement.diagnosis.wording import listed
 from harness.judgement.out_of_place import judge_shards
+from harness.judgement.outside import judge_outside, judge_python
 from harness.judgement.provenance import SLICES, Provenance
 from harness.judgement.strays import Misplaced, first_of, lines, named, stray
 from harness.judgement.wiring import Wiring
@@ -23,6 +35,12 @@ from harness.records import Finding
 
 #: So many types of ops are named of what a device did that counts as unused.
 _SHOWN = 3
+
+
+_TABLE = (
+    "TensorFlow runs a lookup in a hash table on the table's device, the host, whatever the scope; look up before the "
+    "scope, or keep the values in a variable and use tf.gather"
+)
 
 
 def judge_placement(
@@ -41,12 +59,22 @@ def judge_placement(
     joins by rules of its own. ``program`` is the line where the program begins.
     """
     wiring = Wiring(trace)
+    account = Account(Provenance(wiring), devices, trace)
     misplaced = [*_elsewhere(wiring, devices), *(judge_shards(wiring, devices, trace) if on_host else ())]
+    away: list[Misplaced] = []
+    if on_host and len(devices) > 1:
+        belongings = Belongings(account, devices)
+        known = {each.op.name for each in misplaced}
+        own = (*belongings.misplaced_updates(), *belongings.misplaced_copies())
+        misplaced += [each for each in own if each.op.name not in known]
+        away = list(belongings.misplaced_variables())
     return [
         *_merge("op-placement", misplaced, trace, mode),
         *_merge("gradient-placement", _gradients_elsewhere(wiring), trace, mode),
-        *_beyond(trace, devices, mode),
-        *_unused(trace, wiring, devices, mode, rows, program),
+        *_merge("variable-placement", away, trace, mode),
+        *judge_outside(account, devices, mode),
+        *judge_python(account, devices, mode),
+        *_unused(account, devices, mode, rows, program),
     ]
 
 
@@ -84,7 +112,7 @@ def _elsewhere(wiring: Wiring, devices: Devices) -> Iterator[Misplaced]:
     for op in wiring.ops:
         if op.requested is None or not moved(op):
             continue
-        if computes(op) or (op.role == "forward" and op.type in JOINS | SPLITS | PYTHON):
+        if computes(op) or (op.role == "forward" and op.type in JOINS | SPLITS | PYTHON | TABLES):
             if wiring.rearranged(op):
                 continue
             message = "the op did not run on the device that its scope requests; soft placement moves ops silently"
@@ -96,6 +124,11 @@ def _elsewhere(wiring: Wiring, devices: Devices) -> Iterator[Misplaced]:
                     continue  # one that prints or counts
             elif op.type in LOOKUPS:
                 continue  # judged by their share of a shard's work
+            elif op.type in TABLES:
+                kinds = {op.device and op.device.kind, op.requested.kind}
+                if kinds != {"CPU", "GPU"} or "string" in wiring.dtypes(op) or not floats(op.dtypes):
+                    continue  # texts and indices are on the host
+                message = _TABLE
             elif asked := [device for device in there if device.matches(op.requested)]:
                 dtypes = wiring.dtypes(op)
                 if "string" in dtypes or (busy.intersection(asked) and not floats(dtypes)):
@@ -106,35 +139,6 @@ def _elsewhere(wiring: Wiring, devices: Devices) -> Iterator[Misplaced]:
                         "the op in a CPU scope"
                     )
             yield Misplaced(op, op.requested, message)
-
-
-def _beyond(trace: Trace, devices: Devices, mode: str) -> Iterator[Finding]:
-    """Ops that ran, as they were asked to, on a device that the program is not meant to use (FAULTS C06)."""
-    meant = {device.parsed for device in devices}
-    # What belongs to no shard is the host's, and that of a device on another host is the CPU beside it.
-    hosts = {replace(device, kind="CPU", index=0) for device in (*meant, DeviceName.parse(devices.host))}
-    beyond: dict[DeviceName, list[Op]] = defaultdict(list)
-    for op in trace.ops:
-        # Only what a scope asked for: without one TensorFlow takes the first GPU, meant or not.
-        if op.device is None or op.requested is None or op.requested.index is None:
-            continue
-        if op.role != "gradient" and computes(op) and op.device.matches(op.requested):
-            beyond[op.device].append(op)
-    found = {device: ops for device, ops in sorted(beyond.items()) if device not in meant | hosts}
-    if found:
-        ops = [op for each in found.values() for op in each]
-        yield stray(
-            "op-placement",
-            "a device scope names a device that the program must not use; a tf.distribute strategy "
-            "created without devices uses every device, so the global batch may grow with the number of devices",
-            first_of(ops),
-            mode,
-            devices=found,
-            expected=named(device.parsed for device in devices),
-            wanted=[device.parsed for device in devices],
-            found=named(found),
-            place=lines(trace, ops),
-        )
 
 
 def _gradients_elsewhere(wiring: Wiring) -> Iterator[Misplaced]:
@@ -164,10 +168,8 @@ def gradient_ops(trace: Trace) -> int:
     )
 
 
-def _unused(
-    trace: Trace, wiring: Wiring, devices: Devices, mode: str, rows: int | None, program: str | None
-) -> list[Finding]:
-    account = Account(Provenance(wiring), devices, trace)
+def _unused(account: Account, devices: Devices, mode: str, rows: int | None, program: str | None) -> list[Finding]:
+    trace, wiring = account.trace, account.wiring
     used = set(account.used)
     if not account.work or len(used & {device.parsed for device in devices}) < len(devices):
         asked = _asked_for_host_data(wiring, bool(used))

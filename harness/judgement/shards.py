@@ -53,6 +53,7 @@ class Shards:
         self.ops = self._ordered()
         # What is done to a gradient before an update is the optimizer's work, which belongs to the variable.
         optimizer = self._after(lambda op: op.role == "gradient")
+        self._optimized = [op for op in self.ops if op.name in optimizer and op.role == "forward" and computes(op)]
         worked = [op for op in self.ops if computes(op) and op.role == "forward" and op.type not in PYTHON]
         # What cuts a part out is no work on it.
         worked = [op for op in worked if op.type not in SLICES or self._sources(op.name)]
@@ -171,6 +172,26 @@ class Shards:
                 home = min(homes[part], key=str)
                 for op in ops:
                     yield Misplaced(op, home, _cause(op), share)
+
+    def misplaced_updates(self) -> Iterator[Misplaced]:
+        """What a scope puts on another part's device of the work on the gradients of one part, such as a client's.
+
+        What leads to the update of a variable belongs to the variable.
+        """
+        homes = self.homes
+        for op in self._optimized:
+            own, place = homes.get(self.part(op), set()), self.place(op)
+            if op.requested is None or not own or place is None or place in own or place not in self.devices:
+                continue
+            others = any(place in there for part, there in homes.items() if part != self.part(op))
+            gradients = [each for each in self.wiring.makers(op) if each.role == "gradient"]
+            if not others or not all(each.device in own for each in gradients) or self._excused(op):
+                continue
+            if self._leads_to_no_update(op):
+                yield Misplaced(op, min(own, key=str), _cause(op))
+
+    def _leads_to_no_update(self, op: Op) -> bool:
+        return all(end.role != "update" for end in self._ends(op, lambda _: True))
 
     @cached_property
     def _steps(self) -> dict[tuple[int, int], dict[int, Op]]:

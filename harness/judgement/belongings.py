@@ -1,0 +1,168 @@
+"""Finds variables, and updates of variables, that are away from the one device that works with them.
+
+A variable that several devices read, such as the weights of a model that each shard is run with, may be anywhere. One
+that a single device computes with belongs there, as the weights of a stage, of a member or of a client do, and so does
+the arithmetic between its gradient and its update.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator
+from functools import cached_property
+from math import prod
+
+from harness.devices.device import Devices
+from harness.devices.name import DeviceName
+from harness.evidence.op import Op
+from harness.judgement.accounting import Account
+from harness.judgement.arithmetic import MOVEMENT, computes
+from harness.judgement.strays import Misplaced
+from harness.judgement.wiring import IDENTITIES, reached
+
+VARIABLE_AWAY = (
+    "a variable is not on the only device that computes with it, and is copied there in every call; create it in the "
+    "scope of that device"
+)
+UPDATE_AWAY = (
+    "the update of a variable is computed away from the only device that computes with the variable, where it is; "
+    "compute the update in the scope of that device"
+)
+COPY_AWAY = (
+    "a copy of weights for one device is made in the scope of another one; make it in the scope of the device that "
+    "computes with it"
+)
+
+
+class Belongings:
+    """Where each variable is, and which devices compute with it."""
+
+    def __init__(self, account: Account, devices: Devices) -> None:
+        self.account = account
+        self.wiring = account.wiring
+        self.variables = account.trace.variables
+        self.devices = {device.parsed for device in devices}
+        self.first, self.host = devices[0].parsed, DeviceName.parse(devices.host)
+        self.work = {op.name for op in account.work}
+
+    @cached_property
+    def homes(self) -> dict[int, DeviceName]:
+        """The device of each variable, from the ops that read it or write to it."""
+        homes: dict[int, DeviceName] = {}
+        for op in self.wiring.ops:
+            if op.role in ("variable", "update") and op.device is not None:
+                for variable in self.variables.get(op.name, ())[:1]:
+                    homes[variable] = op.device
+        return homes
+
+    @cached_property
+    def users(self) -> dict[int, list[Op]]:
+        """The forward ops that compute with the value of each variable."""
+        users: dict[int, list[Op]] = defaultdict(list)
+        for op in self.wiring.ops:
+            if op.role == "variable":
+                for variable in self.variables.get(op.name, ()):
+                    users[variable] += self._users(op)
+        return users
+
+    def _users(self, read: Op) -> Iterator[Op]:
+        views = MOVEMENT | IDENTITIES
+
+        def onward(op: Op) -> list[Op]:
+            return self.wiring.readers(op) if op is read or op.type in views else []
+
+        return (op for op in reached([read], onward) if op.name in self.work)
+
+    @cached_property
+    def owners(self) -> dict[int, DeviceName]:
+        """The only device that computes with a variable, where there is one."""
+        places = {variable: {self.account.places[op.name] for op in ops} for variable, ops in self.users.items()}
+        return {variable: found.pop() for variable, found in places.items() if len(found) == 1}
+
+    def misplaced_variables(self) -> Iterator[Misplaced]:
+        """The ops that read a variable which is not on its owner."""
+        away = {
+            variable: owner
+            for variable, owner in self.owners.items()
+            if owner in self.devices and self.homes.get(variable, owner) != owner and self._is_large(variable)
+        }
+        placed = any(
+            self.homes.get(variable) == owner and owner not in (self.first, self.host)
+            for variable, owner in self.owners.items()
+        )
+        for op in self.wiring.ops:
+            variable = next(iter(self.variables.get(op.name, ())), -1)
+            if op.role != "variable" or variable not in away:
+                continue
+            chosen = self.homes[variable] in self.devices - {self.first, self.host}
+            if chosen or placed or variable in self._copies:
+                yield Misplaced(op, away[variable], VARIABLE_AWAY)
+
+    @cached_property
+    def _copies(self) -> set[int]:
+        """Variables that are written to, of which each device has its own, and which are all on one of the devices."""
+        alike: dict[int, list[int]] = defaultdict(list)
+        ops = [op for op in self.wiring.ops if op.role == "update"]
+        written = {variable for op in ops for variable in self.variables.get(op.name, ())}
+        for variable in written.intersection(self.owners):
+            alike[self.account.kinds[self.users[variable][0].name]].append(variable)
+        found: set[int] = set()
+        for group in alike.values():
+            owners = {self.owners[variable] for variable in group}
+            homes = {self.homes.get(variable) for variable in group}
+            if len(owners) == len(group) > 1 and len(homes) == 1 and homes <= owners:
+                found.update(group)
+        return found
+
+    def _is_large(self, variable: int) -> bool:
+        """Whether a variable is more than a single number."""
+        reads = (op for op in self.wiring.ops if variable in self.variables.get(op.name, ()) and op.role == "variable")
+        shapes = [shape for op in reads for shape in self.account.trace.shapes.get(op.name, ())[:1]]
+        return any(shape is None or prod(size or 1 for size in shape) > 1 for shape in shapes)
+
+    def misplaced_updates(self) -> Iterator[Misplaced]:
+        """The arithmetic between gradients and updates that is not on the device of the variables, their only user.
+
+        Where the gradients are not there, that is another finding.
+        """
+        targets: dict[str, set[int]] = defaultdict(set)
+        for op in self.wiring.ops:
+            if op.role == "update" and (variables := self.variables.get(op.name)):
+                for each in reached(self._makers(op), self._makers):
+                    targets[each.name].add(variables[0])
+        for op in self.wiring.ops:
+            updated = targets.get(op.name, set())
+            homes = {self.homes.get(variable) for variable in updated}
+            home = homes.pop() if len(homes) == 1 else None
+            if home is None or home not in self.devices or op.device in (None, home) or not computes(op):
+                continue
+            if op.requested is not None and op.device not in self.devices:
+                continue  # in a scope of the host
+            if self._gradients_of(op) <= {home} and any(self.owners.get(variable) == home for variable in updated):
+                yield Misplaced(op, home, UPDATE_AWAY)
+
+    def _gradients_of(self, op: Op) -> set[DeviceName]:
+        """Where the gradients were made that an op of an optimizer works on."""
+        behind = reached([op], self._makers)
+        makers = (self.wiring.maker(name) for each in behind for name in each.inputs)
+        return {maker.device for maker in makers if maker is not None and maker.role == "gradient" and maker.device}
+
+    def misplaced_copies(self) -> Iterator[Misplaced]:
+        """The copies of weights that are each for one device alone, and made in the scope of another one."""
+        found: list[Misplaced] = []
+        for op in self.wiring.ops:
+            asked = op.requested
+            if op.type not in IDENTITIES or asked not in self.devices or op.role == "gradient":
+                continue
+            makers = self.wiring.before(op)
+            if not makers or any(maker.role != "variable" for maker in makers):
+                continue
+            places = {self.account.places[user.name] for user in self._users(op)}
+            if len(places) == 1 and asked not in places and places <= self.devices:
+                found.append(Misplaced(op, places.pop(), COPY_AWAY))
+        if len({each.expected for each in found}) > 1:
+            yield from found
+
+    def _makers(self, op: Op) -> list[Op]:
+        """What an op of an optimizer reads that is the optimizer's too."""
+        return [each for each in self.wiring.before(op) if each.name in self.account.optimizer]
