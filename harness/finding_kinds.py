@@ -120,9 +120,11 @@ _ALL = (
     FindingKind(
         "H204",
         "unused-device",
-        "a device that the program should use computed nothing",
+        "a device that the program should use did nothing, or next to nothing, of the common work: joins, losses, "
+        "copies and sums of gradients do not count",
         "GPU:3 ran no op",
-        "fewer parts of the batch than devices; a wrong index into the list of devices; a batch that is too small",
+        "fewer parts of the batch than devices; a wrong index into the list of devices; a batch that is too small; "
+        "the model stands outside the scope",
         "check the loop over the devices; pass as `devices=` only the devices that the program uses",
     ),
     FindingKind(

@@ -123,7 +123,7 @@ class Belongings:
     def misplaced_updates(self) -> Iterator[Misplaced]:
         """The arithmetic between gradients and updates that is not on the device of the variables, their only user.
 
-        Where the gradients are not there, that is another finding.
+        Gradients that were made elsewhere are another finding.
         """
         targets: dict[str, set[int]] = defaultdict(set)
         for op in self.wiring.ops:

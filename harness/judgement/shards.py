@@ -46,9 +46,10 @@ class Shards:
         self.parts, self.family = cut.parts, cut.family
         self.provenance = provenance
         self.wiring = provenance.wiring
-        self.devices = {device.parsed for device in devices}
+        self.order = [device.parsed for device in devices]
+        self.devices = set(self.order)
         self.host = DeviceName.parse(devices.host)
-        self.first = devices[0].parsed
+        self.first = self.order[0]
         self.trace = trace
         self.ops = self._ordered()
         # What is done to a gradient before an update is the optimizer's work, which belongs to the variable.
@@ -287,6 +288,13 @@ class Shards:
         for part, found in places.items():
             fewest = min(len(labels[device]) for device in found)
             homes[part] = {device for device in found if len(labels[device]) == fewest}
+        return self._dealt(homes)
+
+    def _dealt(self, homes: dict[int, set[DeviceName]]) -> dict[int, set[DeviceName]]:
+        """The homes; where all parts but one are dealt out in the order of the devices, so is that one."""
+        wrong = [part for part, own in homes.items() if part >= len(self.order) or own != {self.order[part]}]
+        if len(homes) == len(self.order) > 2 and len(wrong) == 1 and wrong[0] < len(self.order):
+            homes[wrong[0]] = {self.order[wrong[0]]}
         return homes
 
     def _of_another(self, op: Op, step: dict[int, Op]) -> bool:
