@@ -23,6 +23,9 @@ from harness.judgement.wiring import Wiring, reached
 #: What a device must do at least, as a share of what each would do if all did the same: with weights, and without.
 _WITH_WEIGHTS = 0.02
 _WITHOUT = 0.1
+#: The same of a stage, which all that is computed passes by.
+_AS_A_STAGE = 0.01
+_REDUCTIONS = frozenset({"All", "Any", "Max", "Mean", "Min", "Prod", "Sum"})
 #: The same of what is done with the results of several parts: of those of a batch, and of others, such as heads.
 _AFTER_A_BATCH = 0.5
 _AFTER_OTHERS = 0.1
@@ -230,9 +233,22 @@ class Account:
                     continue
                 else:
                     least = _AFTER_A_BATCH if kind == "after a batch" else _AFTER_OTHERS
-                if share >= least:
+                if share >= least or (kind == "own" and share >= _AS_A_STAGE and self._is_stage(place)):
                     used.add(place)
         return used
+
+    def _is_stage(self, place: DeviceName) -> bool:
+        """Whether a device changes all that passes by, and does not only make less of it, as a loss does."""
+        own = [op for op in self.work if self.places[op.name] == place and op.name not in self._joins]
+        if not own or any(op.type in _REDUCTIONS for op in own):
+            return False
+        families = [cut.family for cut in self.cuts] + self.branches
+        for family in families:
+            parts = {part for part in family.values() if part != SEVERAL}
+            done = {family[op.name] for op in own if op.name in family} - {SEVERAL}
+            if done and done != parts:
+                return False
+        return True
 
 
 def _of_a_batch(cut: Cut) -> bool:

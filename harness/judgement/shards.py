@@ -16,7 +16,7 @@ from harness.devices.device import Devices
 from harness.devices.name import DeviceName
 from harness.evidence.op import Op
 from harness.evidence.trace import Trace
-from harness.judgement.accounting import checks_of
+from harness.judgement.accounting import checks_of, has_weights
 from harness.judgement.arithmetic import JOINS, LOOKUPS, MOVEMENT, PYTHON, computes, floats, moved, on_device
 from harness.judgement.provenance import SEVERAL, SLICES, Cut, Provenance
 from harness.judgement.strays import Misplaced
@@ -169,7 +169,9 @@ class Shards:
                 away[part, device, free].append(op)
         for (part, _, free), ops in away.items():
             share = sum(map(self._weight, ops)) / sum(self._weight(op) for op in self.worked if self.part(op) == part)
-            if share >= (_MOST if free else _SHARE):
+            # What stands before a scope may prepare the rows; what works with weights is a model.
+            model = any(op.requested is None and has_weights(op) and not self._updates(op) for op in ops)
+            if share >= (_MOST if free and not model else _SHARE):
                 home = min(homes[part], key=str)
                 for op in ops:
                     yield Misplaced(op, home, _cause(op), share)
@@ -291,10 +293,15 @@ class Shards:
         return self._dealt(homes)
 
     def _dealt(self, homes: dict[int, set[DeviceName]]) -> dict[int, set[DeviceName]]:
-        """The homes; where all parts but one are dealt out in the order of the devices, so is that one."""
+        """The homes; where all parts but one are dealt out in the order of the devices, so is that one.
+
+        A device that does nothing at all is unused, wherever its part is.
+        """
         wrong = [part for part, own in homes.items() if part >= len(self.order) or own != {self.order[part]}]
         if len(homes) == len(self.order) > 2 and len(wrong) == 1 and wrong[0] < len(self.order):
-            homes[wrong[0]] = {self.order[wrong[0]]}
+            home = self.order[wrong[0]]
+            if any(op.device == home and computes(op) for op in self.wiring.ops):
+                homes[wrong[0]] = {home}
         return homes
 
     def _of_another(self, op: Op, step: dict[int, Op]) -> bool:
