@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING
 from harness.judgement.accepted import Acceptance, accepted
 from harness.judgement.arithmetic import proven
 from harness.judgement.diagnosis.explain import explain, merged
-from harness.judgement.diagnosis.wording import first_upper
+from harness.judgement.diagnosis.wording import first_upper, listed
 from harness.judgement.patterns import SKIPPED
 from harness.judgement.placement import gradient_ops, removed
-from harness.judgement.runs import rows_alike
+from harness.judgement.runs import rows_alike, rows_of
 from harness.judgement.verification import PLACE_KINDS, VALUE_KINDS, Verification, describe
 from harness.plural import plural
 from harness.records import Exercised, Finding, Verdict
@@ -73,10 +73,24 @@ def conclude(examination: Examination, acceptances: Sequence[Acceptance] = ()) -
         own = sorted(examination.shared.of_reference)
         shown = f"{', '.join(own[:_SHOWN])}{', …' if len(own) > _SHOWN else ''}"
         reason += f". Not compared, as only the reference uses them: {shown}; to compare them, give variables=[...]"
+    if verdict is Verdict.PASS:
+        reason += _why_fewer(examination, exercised.devices)
     if outdated:
         verdict = Verdict.WARN if verdict is Verdict.PASS else verdict
         reason = f"{reason}. Accepted, but no longer found; remove from accept: {', '.join(outdated)}"
     return Verification(verdict, reason, findings, exercised, tuple(judged.comparisons), dict(examination.traces))
+
+
+def _why_fewer(examination: Examination, ran: Sequence[str]) -> str:
+    """Why some of the devices may do nothing in a program that is right; an empty text if none of them is idle."""
+    idle = [device.parsed for device in examination.devices if str(device.parsed) not in ran]
+    if not idle:
+        return ""
+    rows = rows_of(examination.parallel, examination.inputs)
+    why = "TensorFlow did what they were asked for on the host, or left it out"
+    if rows is not None and rows < len(examination.devices):
+        why = f"the batch has {plural(rows, 'row')} for {plural(len(examination.devices), 'device')}"
+    return f". {listed([device.short for device in idle])} computed nothing: {why}"
 
 
 def _without_idle_devices(findings: Sequence[Finding], examination: Examination) -> Sequence[Finding]:

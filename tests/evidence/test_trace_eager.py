@@ -204,3 +204,22 @@ def test_an_op_that_runs_as_soon_as_tensorflow_is_watched(monkeypatch: pytest.Mo
 
     monkeypatch.setattr(threading, "settrace", begin_and_run)
     assert [op.type for op in trace(tf.tanh, given).ops] == ["Exp", "Tanh"]
+
+
+@pytest.mark.parametrize("wrap", [lambda fn: fn, tf.function])
+def test_the_variables_that_ops_read_and_update_are_told_apart(wrap: Any) -> None:
+    one, two = variable(3, 2), variable(2)
+
+    def fn(x: Any) -> Any:
+        hidden = tf.matmul(x, one)
+        two.assign_add(tf.reduce_sum(hidden, 0) + two)
+        return tf.cond(tf.reduce_sum(x) > 1e9, lambda: hidden, lambda: hidden + tf.reduce_sum(one))
+
+    found = trace(wrap(fn), rows())
+    of = {
+        kind: [found.variables[op.name] for op in found.ops if op.type == kind and op.name in found.variables]
+        for kind in ("ReadVariableOp", "AssignAddVariableOp")
+    }
+    assert of["AssignAddVariableOp"] == [(1,)]
+    assert set(of["ReadVariableOp"]) == {(0,), (1,)}
+    assert of["ReadVariableOp"].count((0,)) == 2
