@@ -157,7 +157,7 @@ class Account:
         for group in groups.values():
             if len(group) < 2 or not any(map(has_weights, group)) or covered.issuperset(op.name for op in group):
                 continue
-            parts = {(op.name, None): index for index, op in enumerate(group)}
+            parts: dict[tuple[str, int | None], int] = {(op.name, None): index for index, op in enumerate(group)}
             if any(_apart(cut.family, group) for cut in self.cuts):
                 continue
             family = self.provenance.followed(parts)

@@ -75,9 +75,31 @@ class Belongings:
 
     @cached_property
     def owners(self) -> dict[int, DeviceName]:
-        """The only device that computes with a variable, where there is one."""
-        places = {variable: {self.account.places[op.name] for op in ops} for variable, ops in self.users.items()}
-        return {variable: found.pop() for variable, found in places.items() if len(found) == 1}
+        """The only device that computes with a variable, where there is one.
+
+        Work on variables of several devices is a join, and what only leads to an update belongs to what is updated.
+        """
+        homes: dict[str, set[DeviceName | None]] = defaultdict(set)
+        for variable, ops in self.users.items():
+            for op in ops:
+                homes[op.name].add(self.homes.get(variable))
+        owners = {}
+        for variable, ops in self.users.items():
+            model = [op for op in ops if op.name not in self._leads_to_updates]
+            places = {self.account.places[op.name] for op in model}
+            if len(places) == 1 and all(len(homes[op.name]) == 1 for op in model):
+                owners[variable] = places.pop()
+        return owners
+
+    @cached_property
+    def _leads_to_updates(self) -> set[str]:
+        """The ops whose results only updates of variables read in the end."""
+        found: set[str] = set()
+        for op in reversed(self.wiring.ops):
+            readers = self.wiring.readers(op)
+            if readers and all(reader.role == "update" or reader.name in found for reader in readers):
+                found.add(op.name)
+        return found
 
     def misplaced_variables(self) -> Iterator[Misplaced]:
         """The ops that read a variable which is not on its owner."""
