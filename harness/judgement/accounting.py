@@ -106,7 +106,7 @@ class Account:
         def onward(op: Op) -> Iterator[Op]:
             return (each for each in self.wiring.readers(op) if each.role != "forward" or not has_weights(each))
 
-        return {op.name for op in reached(start, onward) if op.role == "forward"}
+        return {op.name for op in reached(start, onward) if op.role in ("forward", "control")}
 
     def weight(self, op: Op) -> float:
         """How much an op works, by its shapes or, where they are unknown, by its type."""

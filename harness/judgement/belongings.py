@@ -160,8 +160,16 @@ class Belongings:
                 continue
             if op.requested is not None and op.device not in self.devices:
                 continue  # in a scope of the host
-            if self._gradients_of(op) <= {home} and any(self.owners.get(variable) == home for variable in updated):
+            gradients = self._gradients_of(op)
+            if (not gradients or home in gradients) and any(self._is_owned(variable, home) for variable in updated):
                 yield Misplaced(op, home, UPDATE_AWAY)
+
+    def _is_owned(self, variable: int, home: DeviceName) -> bool:
+        """Whether a variable, or the one that it is a slot of, is computed with on its device alone."""
+        if variable in self.owners:
+            return self.owners[variable] == home
+        slot = all(op.name in self._leads_to_updates for op in self.users.get(variable, ()))
+        return slot and home in self.owners.values()
 
     def _gradients_of(self, op: Op) -> set[DeviceName]:
         """Where the gradients were made that an op of an optimizer works on."""
