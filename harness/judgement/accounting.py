@@ -235,7 +235,24 @@ class Account:
                     least = _AFTER_A_BATCH if kind == "after a batch" else _AFTER_OTHERS
                 if share >= least or (kind == "own" and share >= _AS_A_STAGE and self._is_stage(place)):
                     used.add(place)
-        return used
+        return used | self._deciding
+
+    @cached_property
+    def _deciding(self) -> set[DeviceName]:
+        """The devices that do all that is done on their part, as far as Python reads from it what there is to do.
+
+        In eager code a loop on the values of a part may end at once.
+        """
+        families = [cut.family for cut in self.cuts]
+        found = set()
+        for op in self.work:
+            if op.dtypes == ("bool",) and "/" not in op.name and self.depends(op) and not self.wiring.readers(op):
+                place = self.places[op.name]
+                own = [(family, part) for family in families if (part := family.get(op.name, SEVERAL)) != SEVERAL]
+                parts = [each for each in self.work if any(family.get(each.name) == part for family, part in own)]
+                if own and all(self.places[each.name] == place for each in parts):
+                    found.add(place)
+        return found
 
     def _is_stage(self, place: DeviceName) -> bool:
         """Whether a device changes all that passes by, and does not only make less of it, as a loss does."""

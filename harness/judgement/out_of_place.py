@@ -63,18 +63,27 @@ def _joins_in_a_tower(shards: Shards) -> Iterator[Misplaced]:
     whole = {shards.part(op) for op in shards.worked}
     ops = [shards.wiring.by_name[name] for name in shards.family if name in shards.wiring.by_name]
     calls = tuple(f"{op.name}/" for op in shards.wiring.ops if op.type in CALLS)
-    before = {
-        shards.scope_of(op)
+    partial = [
+        op
         for op in ops
         if (op.type in JOINS or (op.type in IDENTITIES and not op.name.startswith(calls)))
         and not shards.wiring.readers(op)
+        and shards.scope_of(op) is not None
         and _parts_of(shards, op) < whole
-    }
-    for op in ops if before - {None} else ():
+    ]
+    sources = shards.provenance.sources
+    for op in ops if partial and len(whole) > 1 else ():
         scope = shards.scope_of(op)
         slip = op.type in JOINS and op.role == "forward" and scope not in (None, shards.first)
-        if slip and before - {None, scope} and len(whole) > 1 and _parts_of(shards, op) == whole:
-            yield Misplaced(op, shards.host, _JOINED)
+        if slip and _parts_of(shards, op) == whole:
+            before = [each for each in partial if shards.scope_of(each) != scope]
+            if any(set(sources[op.name]).issuperset(_parts_read(shards, each)) for each in before):
+                yield Misplaced(op, shards.host, _JOINED)
+
+
+def _parts_read(shards: Shards, op: Op) -> set[tuple[str, int]]:
+    """The tensors of the family that an op reads."""
+    return {source for source in shards.provenance.sources[op.name] if source[0] in shards.family}
 
 
 def _parts_of(shards: Shards, op: Op) -> set[int]:
