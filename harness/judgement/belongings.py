@@ -143,7 +143,7 @@ class Belongings:
         return any(shape is None or prod(size or 1 for size in shape) > 1 for shape in shapes)
 
     def misplaced_updates(self) -> Iterator[Misplaced]:
-        """The arithmetic between gradients and updates that is not on the device of the variables, their only user.
+        """The arithmetic between gradients and updates that a scope puts elsewhere than the variables' only user.
 
         Gradients that were made elsewhere are another finding.
         """
@@ -158,8 +158,8 @@ class Belongings:
             home = homes.pop() if len(homes) == 1 else None
             if home is None or home not in self.devices or op.device in (None, home) or not computes(op):
                 continue
-            if op.requested is not None and op.device not in self.devices:
-                continue  # in a scope of the host
+            if op.requested is None or op.device not in self.devices:
+                continue  # the caller's, in no scope, or in one of the host
             gradients = self._gradients_of(op)
             if (not gradients or home in gradients) and any(self._is_owned(variable, home) for variable in updated):
                 yield Misplaced(op, home, UPDATE_AWAY)
