@@ -236,6 +236,31 @@ class Card:
         return not self.is_gpu and "/" not in self.label
 
 
+@dataclass(frozen=True, slots=True)
+class Host:
+    """The machine of a run. ``None`` means unknown, or left out on request (``--anonymous``).
+
+    ``name`` is what its scheduler calls it, or its host name. ``rack`` is where it stands, from ``HARNESS_RACK``.
+    """
+
+    name: str | None = None
+    #: Of the chassis; the kernel shows it to root.
+    serial: str | None = None
+    rack: str | None = None
+    #: Changes when the machine is restarted.
+    boot: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Cohort:
+    """What machines that may be compared have in common. Each text lists every value that occurs on the machine."""
+
+    card: str
+    driver: str
+    vbios: str
+    harness: str
+
+
 class Quantity(str, Enum):
     """What a figure measures, which decides how it is judged: the rate of an operation, the bandwidth of copies, …"""
 
@@ -366,4 +391,7 @@ class RunRecord:
     passes_again: tuple[str, ...] = ()
     #: What to do with each GPU that has findings, the worst first.
     card_verdicts: tuple[CardVerdict, ...] = ()
+    #: ``None`` in records written before it existed.
+    host: Host | None = None
+    cohort: Cohort | None = None
     schema_version: int = RUN_SCHEMA_VERSION

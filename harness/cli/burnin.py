@@ -18,6 +18,7 @@ from harness.cli.endings import Ended
 from harness.cli.errors import clear_errors, exit_code, refuse, say
 from harness.cli.options import DevicesOption, FakeOption, ReportOption, check_report, check_spec, number, spec_of
 from harness.cli.suite import suite, suite_reference
+from harness.devices.host import read_host
 from harness.errors import HarnessError, UsageError
 from harness.plural import plural
 from harness.records import ExitCode
@@ -75,6 +76,7 @@ def burnin(
         planned=checks,
         level=str(Level.QUICK),
         earlier_s=kept.elapsed_s,
+        host=read_host(),
     )
     if kept.entries:
         say(f"continuing after {plural(kept.rounds, 'round')} and {kept.elapsed_s / 60:.1f} min")

@@ -28,6 +28,7 @@ from harness.cli.options import (
     spec_of,
 )
 from harness.cli.suite import suite, suite_reference
+from harness.devices.host import read_host
 from harness.errors import HarnessError, RefusedByWorker
 from harness.records import ExitCode
 from harness.report.storage import load_run
@@ -112,6 +113,9 @@ def validate(
         ),
     ] = None,
     fake: FakeOption = None,
+    anonymous: Annotated[
+        bool, typer.Option("--anonymous", help="Leave host names, serial numbers and UUIDs out of the record.")
+    ] = False,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Print only the verdict.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print only run.json.")] = False,
 ) -> None:
@@ -147,6 +151,8 @@ def validate(
         spec=request.spec,
         planned=tuple(check.id for check in request.checks),
         level=level.value,
+        host=read_host(),
+        without_names=anonymous,
     )
     logs = report / "logs"
     if recording.problem is not None:

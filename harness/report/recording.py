@@ -12,8 +12,10 @@ from datetime import datetime, timezone
 from pathlib import Path
 
 from harness.errors import MissingExtra, ReportError, ReportNotRendered
-from harness.records import Card, CheckResult, Fingerprint, RunRecord, Verdict, exit_code, overall
+from harness.records import Card, CheckResult, Fingerprint, Host, RunRecord, Verdict, exit_code, overall
+from harness.report.anonymous import anonymous
 from harness.report.card_verdicts import card_verdicts
+from harness.report.cohort import cohort_of
 from harness.report.publish import publish, withdraw
 from harness.report.storage import json_text, save_run
 
@@ -23,6 +25,7 @@ class Recording:
 
     A folder that is not writable does not end the run: ``problem`` holds the error. ``page`` is the path of
     ``report.html``, once it is written. ``earlier_s`` is how long the run took before it was interrupted.
+    With ``without_names``, what is stored has no host names, serial numbers or UUIDs.
     """
 
     def __init__(
@@ -35,8 +38,11 @@ class Recording:
         planned: tuple[str, ...],
         level: str = "quick",
         earlier_s: float = 0.0,
+        host: Host | None = None,
+        without_names: bool = False,
     ) -> None:
         self.folder = folder
+        self._without_names = without_names
         self.path: Path | None = None
         self.page: Path | None = None
         #: Why there is no page, where only an extra is missing: that is no problem of the run.
@@ -54,6 +60,7 @@ class Recording:
             results=(),
             planned=planned,
             level=level,
+            host=host,
         )
         self._store()
         self._attempt(lambda: withdraw(self.folder))
@@ -61,14 +68,24 @@ class Recording:
     @property
     def text(self) -> str:
         """The record as JSON, as in ``run.json``."""
-        return json_text(self.record)
+        return json_text(self.stored)
+
+    @property
+    def stored(self) -> RunRecord:
+        """The record as it is stored and shown in the reports."""
+        return anonymous(self.record) if self._without_names else self.record
 
     def devices_are(
         self, reason: str, fingerprint: Fingerprint, cards: tuple[Card, ...] = (), *, described: bool = False
     ) -> None:
         """Note the devices and the machine."""
         self.record = replace(
-            self.record, spec_reason=reason, fingerprint=fingerprint, cards=cards, described=described
+            self.record,
+            spec_reason=reason,
+            fingerprint=fingerprint,
+            cards=cards,
+            described=described,
+            cohort=cohort_of(cards, fingerprint, self.record.harness),
         )
         self._store()
 
@@ -112,11 +129,11 @@ class Recording:
         self._attempt(self._save)
 
     def _save(self) -> None:
-        self.path = save_run(self.record, self.folder)
+        self.path = save_run(self.stored, self.folder)
 
     def _publish(self) -> None:
         try:
-            self.page = publish(self.record, self.folder)
+            self.page = publish(self.stored, self.folder)
         except MissingExtra as error:
             self.no_page = error
 
