@@ -110,6 +110,12 @@ class InvalidKnownFailures(InvalidProfile):
     WHAT = "known failures"
 
 
+class InvalidPolicy(InvalidProfile):
+    """A file with the policy of a fleet is broken."""
+
+    WHAT = "policy"
+
+
 class DevicesAlreadyConfigured(HarnessError, RuntimeError):
     """TensorFlow's runtime has started with another configuration, which it keeps until the process ends."""
 

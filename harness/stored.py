@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import json
 import math
 from pathlib import Path
@@ -39,15 +40,24 @@ def parse_versioned(content: Any, kind: type[Record], newest: int) -> Record:
 
 def validated(content: Any, kind: type[Record]) -> Record:
     """Make a record of the dataclass ``kind``. Raise ValueError, with the first field that is wrong."""
-    from pydantic import TypeAdapter, ValidationError
+    from pydantic import ValidationError
 
     refuse_odd_numbers(content)
     try:
-        return TypeAdapter(kind).validate_python(content)
+        made: Record = _adapter(kind).validate_python(content)  # type: ignore[arg-type]
     except ValidationError as error:
         first = error.errors()[0]
         where = ".".join(str(part) for part in first["loc"]) or "the file"
         raise ValueError(f"{where}: {first['msg']}") from error
+    return made
+
+
+@functools.cache
+def _adapter(kind: Any) -> Any:
+    """Return what validates records of a kind. Making it takes longer than reading a record with it."""
+    from pydantic import TypeAdapter
+
+    return TypeAdapter(kind)
 
 
 def refuse_odd_numbers(content: Any) -> None:

@@ -17,6 +17,7 @@ from harness.cli import (
     check,
     compare,
     explain,
+    fleet_group,
     profile,
     profile_machine,
     replay,
@@ -198,6 +199,7 @@ _COMMANDS: tuple[tuple[str, Callable[..., None], str], ...] = (
 )
 for _name, _function, _summary in _COMMANDS:
     app.command(_name, short_help=_summary)(_function)
+app.add_typer(fleet_group.app, name="fleet", short_help="Run and judge many machines together.")
 
 
 if __name__ == "__main__":

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -35,20 +35,20 @@ def anonymous(record: RunRecord) -> RunRecord:
         fingerprint=record.fingerprint
         and replace(record.fingerprint, gpus=tuple(replace(gpu, uuid=None) for gpu in gpus)),
     )
-    replaced: RunRecord = validated(without(plain(bare), [word for word in words if word]), RunRecord)
+    replaced: RunRecord = validated(substituted(plain(bare), {word: _LEFT_OUT for word in words if word}), RunRecord)
     return replaced
 
 
-def without(content: Any, words: Iterable[str]) -> Any:
-    """Replace whole words in every text of a JSON value."""
-    listed = sorted({*words}, key=lambda word: (-len(word), word))
+def substituted(content: Any, words: Mapping[str, str]) -> Any:
+    """Replace whole words in every text of a JSON value, the longest first."""
+    listed = sorted((word for word in words if word), key=lambda word: (-len(word), word))
     if not listed:
         return content
     pattern = re.compile("|".join(rf"(?<![\w-]){re.escape(word)}(?![\w-])" for word in listed))
 
     def cleaned(value: Any) -> Any:
         if isinstance(value, str):
-            return pattern.sub(_LEFT_OUT, value)
+            return pattern.sub(lambda found: words[found[0]], value)
         if isinstance(value, dict):
             return {key: cleaned(each) for key, each in value.items()}
         return [cleaned(each) for each in value] if isinstance(value, list) else value

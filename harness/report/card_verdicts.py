@@ -232,6 +232,11 @@ def _strength(finding: Finding) -> tuple[bool, int, bool]:
     return finding.severity is not Verdict.FAIL, _action_of(finding)[0], slow
 
 
+def action_of(finding: Finding) -> str:
+    """Return what a finding alone asks for, such as ``replace``."""
+    return _action_of(finding)[1]
+
+
 def _action_of(finding: Finding) -> tuple[int, str]:
     # What to do if the first step does not help is for later.
     first = finding.next_step.partition("; only if ")[0]

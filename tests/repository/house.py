@@ -25,6 +25,7 @@ ROOMS = (
     "faults",
     "checks",
     "report",
+    "fleet",
 )
 #: Rooms that stand side by side: neither imports the other.
 STRANGERS = ("distribute", "hardware")

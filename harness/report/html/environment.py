@@ -11,16 +11,18 @@ from harness.plural import plural
 from harness.report.printable import device_label, one_line, printable
 from harness.report.quantities import count, duration
 
+_PACKAGE = "harness.report.html"
 
-def render(template: str, **values: object) -> str:
-    """Render ``templates/template`` with ``values``."""
-    return _environment().get_template(template).render(values) + "\n"
+
+def render(template: str, *, package: str = _PACKAGE, **values: object) -> str:
+    """Render ``templates/template`` of a package with ``values``. It may use the templates of this package."""
+    return _environment(package).get_template(template).render(values) + "\n"
 
 
 @cache
-def _environment() -> jinja2.Environment:
+def _environment(package: str) -> jinja2.Environment:
     environment = jinja2.Environment(
-        loader=jinja2.PackageLoader("harness.report.html"),
+        loader=jinja2.ChoiceLoader([jinja2.PackageLoader(each) for each in dict.fromkeys((package, _PACKAGE))]),
         autoescape=True,
         undefined=jinja2.StrictUndefined,
         finalize=_shown,

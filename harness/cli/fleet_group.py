@@ -1,0 +1,20 @@
+"""``harness fleet``: the commands about many machines."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import typer
+
+from harness.cli import fleet_report
+
+app = typer.Typer(no_args_is_help=True, rich_markup_mode=None, help="Run and judge many machines together.")
+
+#: In the order of the help text: name, function, and what it does in a line.
+_COMMANDS: tuple[tuple[str, Callable[..., None], str], ...] = (
+    ("report", fleet_report.fleet_report, "Judge the newest record of each machine beside the others."),
+    ("history", fleet_report.history, "Show all runs of a card, and whether its fault moves with it."),
+    ("add", fleet_report.add, "Add records to a store."),
+)
+for _name, _function, _summary in _COMMANDS:
+    app.command(_name, short_help=_summary)(_function)

@@ -1,0 +1,1 @@
+"""How a command gets to each machine: one file per engine. All give the same record."""
