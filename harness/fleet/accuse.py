@@ -63,7 +63,7 @@ def accusations_of(
 
 def _of_cards(seen: Seen, record: RunRecord, policy: Policy) -> Iterator[Accusation]:
     for each in card_verdicts(record):
-        action = action_for(each.action) if each.severity is Verdict.FAIL else Action.WATCH
+        action = _softened(action_for(each.action), each.severity)
         action = _xid_action(record, each.labels, policy) or action
         yield Accusation(
             seen.host,
@@ -97,12 +97,17 @@ def _of_machine(seen: Seen, record: RunRecord) -> Iterator[Accusation]:
                 seen.host,
                 (),
                 "the machine",
-                action if severity is Verdict.FAIL else Action.WATCH,
+                _softened(action, severity),
                 severity,
                 texts[:_SHOWN],
                 len(own),
                 "check",
             )
+
+
+def _softened(action: Action, severity: Verdict) -> Action:
+    """Return the action for a warning: a setting can be set right, and everything else is watched."""
+    return action if severity is Verdict.FAIL or action is Action.UPDATE else Action.WATCH
 
 
 def _is_named(finding: Finding, named: set[str]) -> bool:

@@ -118,7 +118,7 @@ def _missing(run: asked.FleetRun | None, prefix: str, by_host: Mapping[str, Sequ
 def _machine(seen: Seen, accusations: Sequence[Accusation], *, shared: bool) -> Machine:
     record, cohort = seen.record, seen.cohort
     why = ""
-    if any(each.action is not Action.WATCH for each in accusations):
+    if any(each.pressing for each in accusations):
         state = State.ACTION
     elif shared:
         state = State.SHARED

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import date
@@ -19,6 +19,8 @@ from harness.report.quantities import quantity
 
 #: Reasons shown of a shared cause, and machines that are named.
 _REASONS = 3
+#: Machines that must have the usual number of cards, and what is no card of its own.
+_MANY, _SLICE = 3, "MIG slice"
 #: What a fault is, across machines.
 _Key = tuple[str, ...]
 
@@ -43,6 +45,7 @@ def judge(runs: Sequence[Seen], policy: Policy, today: date) -> Judged:
     judged = Judged(runs, compare(runs, policy.judging))
     _collect(judged, policy, today)
     _expect(judged, policy)
+    _count_cards(judged)
     for outlier in judged.compared.outliers:
         judged.outliers.setdefault(outlier.run, []).append(outlier)
     _share(judged, policy)
@@ -118,6 +121,37 @@ def _expect(judged: Judged, policy: Policy) -> None:
                         judged.findings[number].append((result.check, finding))
         if not matched:
             judged.notes.append(f"the policy expects {entry.figure} ({entry.unit}) of {entry.model}: no such figure")
+
+
+def _count_cards(judged: Judged) -> None:
+    """Miss the cards that a machine does not even know of: most machines with the same cards have more."""
+    counts: dict[tuple[str, str], Counter[int]] = defaultdict(Counter)
+    for seen in judged.runs:
+        counts[_equipment(seen)][_present(seen)] += 1
+    for number, seen in enumerate(judged.runs):
+        own = counts[_equipment(seen)]
+        usual, many = max(own.items(), key=lambda item: (item[1], item[0]))
+        having = _present(seen)
+        if many >= _MANY and many * 2 > own.total() and 0 < having < usual and seen.record.results:
+            message = f"has {having} GPUs; {many:,} of {own.total():,} machines with such GPUs have {usual}"
+            step = "look for it on the PCI bus (lspci -d 10de:); power the node off and on, and reseat the card"
+            finding = Finding(
+                "missing-device", "number of GPUs", None, str(usual), str(having), message, next_step=step
+            )
+            judged.findings[number].append((seen.record.results[0].check, finding))
+
+
+def _present(seen: Seen) -> int:
+    return len({card.uuid or card.label for card in seen.record.cards if card.is_gpu and card.part != _SLICE})
+
+
+def _equipment(seen: Seen) -> tuple[str, str]:
+    """Return the models of a machine, and its spec: with another one, fewer cards may be used."""
+    spec = seen.record.spec
+    return (
+        seen.cohort.card if seen.cohort is not None else "",
+        spec if spec.startswith("gpu") else spec.partition(":")[0],
+    )
 
 
 def _share(judged: Judged, policy: Policy) -> None:

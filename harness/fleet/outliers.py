@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from harness.fleet.policy import Judging
 from harness.fleet.seen import Seen
 from harness.fleet.statistics import center_and_spread, discoveries, median, tail
-from harness.records import Card, CheckResult, Figure, Quantity
+from harness.records import CheckResult, Figure, Quantity
 from harness.report.printable import device_label
 from harness.report.quantities import NOTHING, TIMES, percent, quantity, size
 
@@ -135,15 +135,20 @@ def compare(runs: Sequence[Seen], judging: Judging) -> Compared:
             cohorts[measured, basis] = Cohort(measured, basis, units[measured], len(among), center, spread)
         cohort = cohorts[measured, conditions] = cohorts[measured, basis]
         tested += [(cohort, place) for place in places]
-    believed = discoveries([tail(cohort.distance(place.value)) for cohort, place in tested], _rate(judging))
+    # A value on the better side, or near the median, cannot stand out.
+    rate = judging.false_discovery_rate
+    far = [(cohort, place, tail(z)) for cohort, place in tested if (z := cohort.distance(place.value)) > 1]
+    far = [each for each in far if each[2] <= rate]
+    believed = discoveries([chance for _, _, chance in far], rate, len(tested))
     found = [
         Outlier(place.run, place.labels, cohort, place.value)
-        for (cohort, place), sure in zip(tested, believed, strict=True)
+        for (cohort, place, _), sure in zip(far, believed, strict=True)
         if sure and cohort.is_far(place.value, judging)
     ]
+    slow = {(each.run, each.cohort.measured) for each in found if each.pair}
     links: dict[tuple[int, Measured], Counter[str]] = defaultdict(Counter)
     for cohort, place in tested:
-        if len(place.labels) == 2:
+        if (place.run, cohort.measured) in slow:
             links[place.run, cohort.measured].update(place.labels)
     return Compared(
         tuple(_by_card(found, links)),
@@ -161,37 +166,30 @@ def values_of(seen: Seen) -> Iterator[tuple[Measured, str, Conditions, tuple[str
         return
     of_card = {label: (card.name, cohort.harness, card.vbios or "", cohort.driver) for label, card in cards.items()}
     of_machine = (cohort.card, cohort.harness, cohort.vbios, cohort.driver)
+    whole = {label for label, card in cards.items() if card.part is None and not card.shares_threads}
     for result in seen.record.results:
+        made: dict[tuple[str, int | None, bool, bool], Measured] = {}
         for figure in result.figures:
-            ends = [end for each in (figure.device, figure.peer) if (end := device_label(each))]
-            labels = tuple(end for end in ends if end != _HOST)
-            if not _comparable(figure, labels, cards):
+            one, other = device_label(figure.device), device_label(figure.peer)
+            labels = tuple(end for end in (one, other) if end and end != _HOST)
+            # Figures of parts of cards, and of devices that share cores, say nothing of a card.
+            if not math.isfinite(figure.value) or figure.quantity is Quantity.POWER:
                 continue
-            kinds = "→".join(_HOST if end == _HOST else "card" for end in ends)
-            conditions = of_card[labels[0]] if labels else of_machine
-            yield _measured(result, figure, kinds), figure.unit, conditions, labels, figure.value
+            if not whole.issuperset(labels) if labels else len(whole) < len(cards):
+                continue
+            key = (figure.name, figure.size_bytes, one == _HOST, other == _HOST)
+            if key not in made:
+                made[key] = _measured(result, figure, one, other)
+            yield made[key], figure.unit, of_card[labels[0]] if labels else of_machine, labels, figure.value
 
 
-def _measured(result: CheckResult, figure: Figure, kinds: str) -> Measured:
+def _measured(result: CheckResult, figure: Figure, one: str, other: str) -> Measured:
+    kinds = "→".join(_HOST if end == _HOST else "card" for end in (one, other) if end)
     return result.check, figure.name, size(figure.size_bytes) if figure.size_bytes is not None else "", kinds
-
-
-def _comparable(figure: Figure, labels: tuple[str, ...], cards: Mapping[str, Card]) -> bool:
-    """Whether a figure says something of a card: those of parts of cards, and of devices that share cores, do not."""
-    named = [cards.get(label) for label in labels] or list(cards.values())
-    return (
-        math.isfinite(figure.value)
-        and figure.quantity is not Quantity.POWER
-        and all(card is not None and card.part is None and not card.shares_threads for card in named)
-    )
 
 
 def _widened(conditions: Conditions) -> Conditions:
     return (*conditions[:2], "", "")
-
-
-def _rate(judging: Judging) -> float:
-    return judging.false_discovery_rate
 
 
 def _by_card(found: Iterable[Outlier], links: Mapping[tuple[int, Measured], Mapping[str, int]]) -> Iterator[Outlier]:

@@ -31,15 +31,17 @@ def tail(z: float) -> float:
     return 0.5 * math.erfc(z / math.sqrt(2))
 
 
-def discoveries(chances: Sequence[float], rate: float) -> list[bool]:
+def discoveries(chances: Sequence[float], rate: float, tests: int | None = None) -> list[bool]:
     """Return which of many tests to believe: those of the procedure of Benjamini and Hochberg (1995).
 
-    Of what is believed, a share of at most ``rate`` is wrong on average.
+    Of what is believed, a share of at most ``rate`` is wrong on average. ``tests`` counts also those that are left out
+    of ``chances`` because theirs is above ``rate``, so that they cannot be believed.
     """
+    total = len(chances) if tests is None else tests
     order = sorted(range(len(chances)), key=chances.__getitem__)
     last = -1
     for rank, place in enumerate(order):
-        if chances[place] <= rate * (rank + 1) / len(chances):
+        if chances[place] <= rate * (rank + 1) / total:
             last = rank
     believed = [False] * len(chances)
     for place in order[: last + 1]:

@@ -45,6 +45,11 @@ class Accusation:
     #: A sound machine of the same cohort to run it again beside.
     control: str = ""
 
+    @property
+    def pressing(self) -> bool:
+        """Whether the machine cannot be called sound: something failed, or an outlier has to be run again."""
+        return self.severity is Verdict.FAIL or self.action is Action.RERUN
+
 
 @dataclass(frozen=True, slots=True)
 class SharedCause:
@@ -145,7 +150,7 @@ class FleetVerdict:
     @property
     def exit_code(self) -> ExitCode:
         """1 where something needs an action, 3 where a machine has no verdict or none was asked, else 0."""
-        if any(each.action is not Action.WATCH for each in self.accusations) or self.shared:
+        if any(each.pressing for each in self.accusations) or self.counts.shared:
             return ExitCode.FAILURE
         return ExitCode.SUCCESS if self.counts.complete and self.counts.proven else ExitCode.UNKNOWN
 
@@ -157,5 +162,6 @@ class FleetVerdict:
                 yield action, own
 
     def faulty(self, actions: tuple[Action, ...] = TAKES_OUT) -> list[str]:
-        """Return the machines with one of these actions."""
-        return list(dict.fromkeys(each.machine for each in self.accusations if each.action in actions))
+        """Return the machines with a failure that needs one of these actions."""
+        own = (each for each in self.accusations if each.action in actions and each.severity is Verdict.FAIL)
+        return list(dict.fromkeys(each.machine for each in own))
