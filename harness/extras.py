@@ -13,6 +13,7 @@ EXTRAS = {
     "matplotlib": "report",
     "pytest": "pytest",
     "pytest_benchmark": "speed",
+    "ray": "ray",
     "scipy": "speed",
 }
 

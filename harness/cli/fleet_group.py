@@ -6,14 +6,17 @@ from collections.abc import Callable
 
 import typer
 
-from harness.cli import fleet_report
+from harness.cli import fleet_plan, fleet_report, fleet_run
 
 app = typer.Typer(no_args_is_help=True, rich_markup_mode=None, help="Run and judge many machines together.")
 
 #: In the order of the help text: name, function, and what it does in a line.
 _COMMANDS: tuple[tuple[str, Callable[..., None], str], ...] = (
+    ("run", fleet_run.fleet_run, "Run harness validate on many machines: over ssh, on Slurm, on Ray."),
     ("report", fleet_report.fleet_report, "Judge the newest record of each machine beside the others."),
     ("history", fleet_report.history, "Show all runs of a card, and whether its fault moves with it."),
+    ("plan", fleet_plan.fleet_plan, "Print what to take out of service, and how to undo it; --apply does it."),
+    ("return", fleet_plan.fleet_return, "Bring a machine back that a run under load proves sound."),
     ("add", fleet_report.add, "Add records to a store."),
 )
 for _name, _function, _summary in _COMMANDS:

@@ -1,0 +1,53 @@
+"""What an engine has to be able to do: name the machines, and run one command on each."""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Protocol
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """A machine that is asked for a result, or why it is not."""
+
+    name: str
+    why_not: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Work:
+    """What each machine runs. ``folder`` is that of the run; each machine writes to a folder of its own in it."""
+
+    #: The arguments of ``harness validate`` but for the report folder.
+    arguments: tuple[str, ...]
+    folder: Path
+    #: How long a machine may take, in seconds.
+    limit_s: float
+    #: How many machines run at once.
+    at_once: int = 32
+
+
+@dataclass(frozen=True, slots=True)
+class Done:
+    """What became of a machine: its record as text, where the engine carries it, or why there is none.
+
+    With neither, the record is in the folder of the machine.
+    """
+
+    machine: str
+    text: str | None = None
+    why: str = ""
+
+
+class Engine(Protocol):
+    """A way to run a command on many machines."""
+
+    name: str
+
+    def machines(self) -> list[Asked]:
+        """Return the machines. Raise UsageError, in one line, if the engine cannot be used."""
+
+    def run(self, machines: Sequence[str], work: Work) -> Generator[Done, None, None]:
+        """Run the work, and yield each machine when it is done. Closing the iterator ends what still runs."""

@@ -1,0 +1,103 @@
+"""Ray: a task for each node of a cluster, pinned to it, with all of its GPUs."""
+
+from __future__ import annotations
+
+import contextlib
+import sys
+from collections.abc import Generator, Sequence
+from typing import Any
+
+from harness.errors import UsageError
+from harness.fleet.engines.engine import Asked, Done, Work
+from harness.report.printable import shortened
+
+_POLL_S = 1.0
+
+
+class RayEngine:
+    """The nodes of the cluster at an address."""
+
+    name = "ray"
+
+    def __init__(self, address: str) -> None:
+        self.address = address
+        self._nodes: dict[str, Any] = {}
+
+    def machines(self) -> list[Asked]:
+        """Connect, and return the nodes that are alive; the others with why not."""
+        import ray
+
+        try:
+            ray.init(address=self.address, log_to_driver=False, configure_logging=False)
+        except Exception as error:
+            raise UsageError(f"--ray {self.address}: {shortened(str(error), 300)}") from error
+        found = []
+        for node in sorted(ray.nodes(), key=lambda each: (each["NodeName"], each["NodeID"])):
+            name = node["NodeName"]
+            # Several nodes of one host have the same name.
+            name = name if name not in self._nodes else f"{name}-{node['NodeID'][:8]}"
+            self._nodes[name] = node
+            found.append(Asked(name, "" if node["Alive"] else "not alive"))
+        if not found:
+            raise UsageError(f"--ray {self.address}: the cluster has no nodes")
+        return found
+
+    def run(self, machines: Sequence[str], work: Work) -> Generator[Done, None, None]:
+        """Start a task on each node, and yield each node when its task is done."""
+        import ray
+        from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
+
+        command = [sys.executable, "-m", "harness", "validate", "--json", *work.arguments]
+        # The task is sent by value, so that the nodes need nothing of this module.
+        task = ray.remote(max_retries=1)(_task)
+        pending: dict[Any, str] = {}
+        for machine in machines:
+            node = self._nodes[machine]
+            strategy = NodeAffinitySchedulingStrategy(node_id=node["NodeID"], soft=False)
+            options = {"scheduling_strategy": strategy, "num_gpus": node["Resources"].get("GPU", 0)}
+            pending[task.options(**options).remote(command, machine, work.limit_s)] = machine
+        try:
+            while pending:
+                ready, _ = ray.wait(list(pending), num_returns=1, timeout=_POLL_S)
+                for reference in ready:
+                    machine = pending.pop(reference)
+                    try:
+                        text, why = ray.get(reference)
+                        yield Done(machine, text or None, why)
+                    except ray.exceptions.RayError as error:
+                        yield Done(machine, why=shortened(f"{type(error).__name__}: {error}", 300))
+        finally:
+            for reference in pending:
+                with contextlib.suppress(ray.exceptions.RayError):
+                    ray.cancel(reference, force=True)
+            ray.shutdown()
+
+
+def _task(command: list[str], machine: str, limit_s: float) -> tuple[str, str]:
+    """Run the command, and return its record, or why there is none. It imports nothing of the harness."""
+    import os
+    import signal
+    import subprocess
+    import tempfile
+
+    with tempfile.TemporaryDirectory() as folder:
+        process = subprocess.Popen(
+            [*command, "--report", folder],
+            env={**os.environ, "HARNESS_NODE": machine},
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            start_new_session=True,
+        )
+        try:
+            text, said = process.communicate(timeout=limit_s)
+        except subprocess.TimeoutExpired:
+            os.killpg(process.pid, signal.SIGKILL)
+            process.communicate()
+            return "", f"no result within {limit_s:g} s"
+        except BaseException:
+            os.killpg(process.pid, signal.SIGKILL)
+            raise
+    lines = [line for line in said.splitlines() if line.strip()]
+    return (text, "") if text.strip() else ("", lines[-1] if lines else f"no record; exit code {process.returncode}")
