@@ -41,16 +41,18 @@ def fleet_report(
     """
     from harness.fleet.anonymous import anonymous_fleet
     from harness.fleet.fleet import judge_store
+    from harness.fleet.index import load
     from harness.fleet.summary import fleet_json, print_fleet
     from harness.report.terminal import print_line, stdout_console
 
     with clear_errors():
         kept, rules = opened(store, policy)
-        found = judge_store(kept, rules, moment(as_of))
+        loaded = load(kept)
+        found = judge_store(kept, rules, moment(as_of), loaded)
         if not found.machines:
             say(f"error: store {store}: no record of any machine; harness fleet add FILE … adds some")
             raise typer.Exit(ExitCode.UNKNOWN)
-        found = anonymous_fleet(found) if anonymous else found
+        found = anonymous_fleet(found, loaded.runs) if anonymous else found
         written = _write(found, rules, output or store)
     if as_json:
         typer.echo(fleet_json(found))

@@ -2,29 +2,34 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
+from harness.fleet.seen import Seen
 from harness.fleet.verdicts import FleetVerdict
 from harness.report.anonymous import substituted
 from harness.runner.messages import plain
 from harness.stored import validated
 
 
-def anonymous_fleet(found: FleetVerdict) -> FleetVerdict:
-    """Replace the names of machines and racks, and the serial numbers, UUIDs and names of cards, wherever they stand.
+def anonymous_fleet(found: FleetVerdict, runs: Iterable[Seen]) -> FleetVerdict:
+    """Replace the names of machines and racks, and the serial numbers and UUIDs of cards, wherever they stand.
 
-    The same name gets the same number everywhere, so that a card that fails again can still be seen.
+    ``runs`` are those that were judged. The same name gets the same number everywhere, so that a card that fails again
+    can still be seen.
     """
-    names = {each.name for each in found.machines} | {each.machine for each in found.trends}
-    serials = {serial for each in found.accusations for serial in each.serials}
-    serials |= {*(each.card for each in found.offenders), *(each.card for each in found.trends)} - names
-    racks = {each.rack for each in found.machines if each.rack}
-    places = {place for each in found.offenders for place in each.places}
-    # A card without a serial number is named by its machine: the name of the machine is replaced in it.
-    serials = {each for each in serials if not any(each.startswith(f"{name} ") for name in names)}
-    names |= {place.partition(" slot ")[0].partition(" PCI ")[0] for place in places}
-    words: dict[str, str] = {}
-    for kind, members in (("machine", names), ("card", serials), ("rack", racks)):
-        for number, name in enumerate(sorted(members), start=1):
-            words.setdefault(name, f"{kind}-{number:04}")
+    names, racks, own, cards = {each.name for each in found.machines}, set[str](), set[str](), list[tuple[str, ...]]()
+    for seen in runs:
+        host = seen.record.host
+        names.add(seen.host)
+        if host is not None:
+            racks |= {each for each in (host.rack,) if each}
+            own |= {each for each in (host.serial, host.boot) if each}
+        cards += [tuple(each for each in (card.serial, card.uuid) if each) for card in seen.record.cards]
+    words = dict.fromkeys(own, "left out")
+    for kind, members in (("machine", names), ("rack", racks)):
+        words |= {name: f"{kind}-{number:04}" for number, name in enumerate(sorted(members), start=1)}
+    for number, card in enumerate(sorted({*cards}), start=1):
+        words |= dict.fromkeys(card, f"card-{number:05}")
     paths = {each.path: f"file-{number:04}" for number, each in enumerate(found.left_out, start=1)}
     body = substituted(plain(found), {**words, **paths})
     assert isinstance(body, dict)

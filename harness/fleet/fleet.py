@@ -25,9 +25,9 @@ _AHEAD = timedelta(hours=24)
 _LONGEST = 200
 
 
-def judge_store(store: Store, policy: Policy, now: datetime) -> FleetVerdict:
+def judge_store(store: Store, policy: Policy, now: datetime, loaded: Loaded | None = None) -> FleetVerdict:
     """Judge all records of a store. ``now`` tells what lies in the future, and which exceptions of the policy hold."""
-    loaded = load(store)
+    loaded = load(store) if loaded is None else loaded
     prefix, run, bad = asked.newest(store)
     found = judge_runs(loaded.runs, policy, now, run=run, prefix=prefix, left_out=(*loaded.left_out, *bad))
     return found if loaded.unwritten is None else _noted(found, loaded)

@@ -59,6 +59,8 @@ def headline(found: FleetVerdict) -> str:
 
 def method(found: FleetVerdict, rate: float, floor: float, effect: float) -> str:
     """Say how outliers were judged."""
+    if not found.judged_values:
+        return f"outliers: nothing was compared ({plural(found.values_too_few, 'value')} had too few others)"
     return _METHOD.format(
         judged=f"{found.judged_values:,}",
         floor=100 * floor,
