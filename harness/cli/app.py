@@ -17,6 +17,7 @@ from harness.cli import (
     check,
     compare,
     explain,
+    export,
     fleet_group,
     profile,
     profile_machine,
@@ -200,6 +201,7 @@ _COMMANDS: tuple[tuple[str, Callable[..., None], str], ...] = (
 for _name, _function, _summary in _COMMANDS:
     app.command(_name, short_help=_summary)(_function)
 app.add_typer(fleet_group.app, name="fleet", short_help="Run and judge many machines together.")
+app.add_typer(export.app, name="export", short_help="Write a run in the form that other tools read.")
 
 
 if __name__ == "__main__":

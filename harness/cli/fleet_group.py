@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import typer
 
-from harness.cli import fleet_plan, fleet_report, fleet_run
+from harness.cli import fleet_nodes, fleet_plan, fleet_report, fleet_run
 
 app = typer.Typer(no_args_is_help=True, rich_markup_mode=None, help="Run and judge many machines together.")
 
@@ -17,6 +17,8 @@ _COMMANDS: tuple[tuple[str, Callable[..., None], str], ...] = (
     ("history", fleet_report.history, "Show all runs of a card, and whether its fault moves with it."),
     ("plan", fleet_plan.fleet_plan, "Print what to take out of service, and how to undo it; --apply does it."),
     ("return", fleet_plan.fleet_return, "Bring a machine back that a run under load proves sound."),
+    ("prolog", fleet_nodes.prolog, "Say in one line whether this node may take a job."),
+    ("manifest", fleet_nodes.manifest, "Print Kubernetes manifests."),
     ("add", fleet_report.add, "Add records to a store."),
 )
 for _name, _function, _summary in _COMMANDS:
