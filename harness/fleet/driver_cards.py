@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import subprocess
 import sys
@@ -11,6 +12,7 @@ from harness.records import Card
 from harness.runner.messages import plain
 from harness.stored import validated
 
+_END_S = 1.0
 _PROGRAM = "from harness.fleet.driver_cards import main; main()"
 
 
@@ -27,8 +29,10 @@ def ask(limit_s: float) -> tuple[tuple[Card, ...], str | None]:
     try:
         text, _ = process.communicate(timeout=limit_s)
     except subprocess.TimeoutExpired:
-        # Not waited for: a process that hangs in the kernel does not end.
         process.kill()
+        # A process that hangs in the kernel does not end: it is not waited for.
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            process.wait(_END_S)
         return (), f"no answer within {limit_s:g} s"
     if process.returncode:
         return (), f"asking it ended with exit code {process.returncode}"
