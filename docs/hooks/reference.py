@@ -76,13 +76,20 @@ def planted_faults() -> str:
 
 
 def commands() -> dict[str, Any]:
-    """Give the commands of ``harness`` by name. Typer brings its own copy of Click, hence no type of Click's."""
+    """Give the commands of ``harness`` by name, such as ``fleet report``.
+
+    Typer brings its own copy of Click, hence no type of Click's.
+    """
     from typer.main import get_command
 
     from harness.cli.app import app
 
     group: Any = get_command(app)
-    return dict(group.commands)
+    found: dict[str, Any] = {}
+    for name, command in group.commands.items():
+        own = getattr(command, "commands", None)
+        found |= {name: command} if own is None else {f"{name} {each}": own[each] for each in own}
+    return found
 
 
 def command_line() -> str:

@@ -21,7 +21,7 @@ _LONGEST = 255
 
 
 def read_host(environment: Mapping[str, str] = os.environ, root: Path = Path("/")) -> Host:
-    """Return what is known of this machine. Virtual nodes of one host are told apart by the name of the node."""
+    """Return what is known of this machine. Virtual nodes of one host have names of their own."""
     name = next((given for each in NAMES if (given := environment.get(each, "").strip())), None)
     serial = _first_line(root / _SERIAL)
     return Host(

@@ -30,6 +30,8 @@ def ask(limit_s: float) -> tuple[tuple[Card, ...], str | None]:
         text, _ = process.communicate(timeout=limit_s)
     except subprocess.TimeoutExpired:
         process.kill()
+        if process.stdout is not None:
+            process.stdout.close()
         # A process that hangs in the kernel does not end: it is not waited for.
         with contextlib.suppress(subprocess.TimeoutExpired):
             process.wait(_END_S)

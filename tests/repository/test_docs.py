@@ -101,7 +101,7 @@ def test_every_code_block_is_run_or_checked() -> None:
 def unknown_in(line: str) -> list[str]:
     """What a command line names that does not exist: commands, options, environments of tox, extras, files."""
     words = shlex.split(line)
-    if words[0] in {"echo", "srun", "sleep", "if", "else", "fi"}:
+    if words[0] in {"echo", "srun", "sleep", "if", "else", "fi", "for", "do", "done", "kubectl", "scontrol"}:
         return []
     while words and re.fullmatch(r"\w+=.*", words[0]):
         words = words[1:]
@@ -118,9 +118,12 @@ def unknown_in(line: str) -> list[str]:
         return [word for word in arguments if word.startswith("--harness") and word.split("=")[0] not in options]
     if program == "harness":
         known_commands = _hook().commands()
-        if not arguments or arguments[0] not in known_commands:
+        name = next((name for name in (" ".join(arguments[:2]), *arguments[:1]) if name in known_commands), None)
+        if name is None:
             return arguments[:1]
-        known = {name for option in known_commands[arguments[0]].params for name in option.opts} | {"--help"}
+        known = {name for option in known_commands[name].params for name in option.opts} | {"--help"}
+        # What follows -- is for another command.
+        arguments = arguments[: arguments.index("--")] if "--" in arguments else arguments
         return [word for word in arguments if word.startswith("-") and word.split("=")[0] not in known]
     return [program]
 
@@ -135,6 +138,8 @@ def test_every_recipe_uses_commands_and_options_that_exist(block: Block) -> None
 def test_a_recipe_with_a_slip_is_found() -> None:
     assert unknown_in("harness validate --levle deep") == ["--levle"]
     assert unknown_in("harness validat") == ["validat"]
+    assert unknown_in("harness fleet reprot --store all") == ["fleet"]
+    assert unknown_in("harness fleet report --stroe all") == ["--stroe"]
     assert unknown_in("pytest --harness-device=cpu:2 tests") == ["--harness-device=cpu:2"]
     assert unknown_in("tox -e units") == ["units"]
     assert unknown_in("python -m pip install '.[every]'") == ["every"]

@@ -84,7 +84,9 @@ def test_the_extras_are_those_that_errors_name() -> None:
     for package, extra in EXTRAS.items():
         assert any(each.startswith(package.replace("_", "-")) for each in extras[extra]), package
         assert not any(each.startswith(package.replace("_", "-")) for each in project()["project"]["dependencies"])
-    assert extras["all"] == [f"tf-placement-harness[{','.join(sorted({*EXTRAS.values()}))}]"]
+    # Nobody needs every engine: Ray alone is larger than all the other extras.
+    engines = {"ray"}
+    assert extras["all"] == [f"tf-placement-harness[{','.join(sorted({*EXTRAS.values()} - engines))}]"]
     assert "[all]" in read("README.md").split("harness validate")[0]
 
 

@@ -29,12 +29,21 @@ _ALIVE = {"PENDING", "CONFIGURING", "RUNNING", "COMPLETING", "SUSPENDED", "RESIZ
 
 
 class SlurmEngine:
-    """Idle nodes of a cluster. ``options`` go to sbatch; ``nodes`` are those to use, by default all."""
+    """Idle nodes of a cluster. ``options`` go to sbatch; ``nodes`` are those to use, by default all.
+
+    ``program`` is the harness on the nodes: by default that of this environment, which has to be in a shared folder.
+    """
 
     name = "slurm"
 
-    def __init__(self, options: Sequence[str] = (), nodes: Sequence[str] = (), wait_s: float = _WAIT_S) -> None:
-        self.options, self.nodes, self.wait_s = tuple(options), tuple(nodes), wait_s
+    def __init__(
+        self,
+        options: Sequence[str] = (),
+        nodes: Sequence[str] = (),
+        wait_s: float = _WAIT_S,
+        program: Sequence[str] = (sys.executable, "-m", "harness"),
+    ) -> None:
+        self.options, self.nodes, self.wait_s, self.program = tuple(options), tuple(nodes), wait_s, tuple(program)
 
     def machines(self) -> list[Asked]:
         """Return the nodes; those that are not idle with their state."""
@@ -87,7 +96,7 @@ class SlurmEngine:
         folder = work.folder.absolute() / plain_name(machine)
         folder.mkdir(parents=True, exist_ok=True)
         minutes = max(1, -(-int(work.limit_s) // 60))
-        command = [sys.executable, "-m", "harness", "validate", "--quiet", "--report", str(folder), *work.arguments]
+        command = [*self.program, "validate", "--quiet", "--report", str(folder), *work.arguments]
         script = f"HARNESS_NODE={shlex.quote(machine)} exec {shlex.join(command)}"
         fixed = {
             "job-name": "harness-fleet",

@@ -1,0 +1,179 @@
+"""On a real Slurm of Debian's packages, with three virtual nodes on this host: jobs, drains, and the way back.
+
+It needs root, ``slurm-wlm`` and ``munge``; ``HARNESS_REQUIRE_FLEET=1`` turns a skip into a failure. What the nodes run
+is a script that writes the record of a sound or a broken machine, so that no time is spent on TensorFlow.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import random
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from dataclasses import replace
+from datetime import datetime, timedelta, timezone
+from pathlib import Path
+
+import pytest
+import simulated_fleet as simulated
+
+from harness.fleet.engines.engine import Work
+from harness.fleet.engines.slurm import SlurmEngine
+from harness.fleet.engines.slurm_nodes import Slurm
+from harness.fleet.fleet import judge_store
+from harness.fleet.index import load
+from harness.fleet.plan import make_plan
+from harness.fleet.policy import Planning, Policy
+from harness.fleet.run import carry_out, start
+from harness.fleet.service import NotReturned, apply, bring_back
+from harness.fleet.store import Store
+from harness.records import Host
+from harness.report.storage import json_text
+
+_LIMIT_S = 300.0
+_TOOLS = ("slurmctld", "slurmd", "sbatch", "munged")
+_MISSING = [name for name in _TOOLS if shutil.which(name, path="/usr/sbin:/usr/bin") is None]
+_CONFIGURATION = """\
+ClusterName=t
+SlurmctldHost={host}(127.0.0.1)
+SlurmUser=root
+SlurmctldPort={ports[0]}
+AuthType=auth/munge
+AuthInfo=socket={folder}/munge.socket
+StateSaveLocation={folder}/state
+SlurmdSpoolDir={folder}/spool/%n
+SlurmctldPidFile={folder}/ctld.pid
+SlurmdPidFile={folder}/d.%n.pid
+SlurmctldLogFile={folder}/ctld.log
+SlurmdLogFile={folder}/d.%n.log
+ProctrackType=proctrack/linuxproc
+TaskPlugin=task/none
+SelectType=select/cons_tres
+SelectTypeParameters=CR_Core
+ReturnToService=2
+MpiDefault=none
+SwitchType=switch/none
+NodeName=n1 NodeHostname={host} NodeAddr=127.0.0.1 Port={ports[1]} CPUs=1 State=UNKNOWN
+NodeName=n2 NodeHostname={host} NodeAddr=127.0.0.1 Port={ports[2]} CPUs=1 State=UNKNOWN
+NodeName=n3 NodeHostname={host} NodeAddr=127.0.0.1 Port={ports[3]} CPUs=1 State=UNKNOWN
+PartitionName=p Nodes=n[1-3] Default=YES MaxTime=INFINITE State=UP OverSubscribe=YES
+"""
+#: Stands in for ``python -m harness``: it writes the record of its node to the folder after ``--report``.
+_PROGRAM = """\
+import pathlib, os, sys
+folder = pathlib.Path(sys.argv[sys.argv.index("--report") + 1])
+(folder / "run.json").write_text((pathlib.Path(__file__).parent / f"{os.environ['HARNESS_NODE']}.json").read_text())
+"""
+
+
+def _free_ports(count: int) -> list[int]:
+    with contextlib.ExitStack() as stack:
+        sockets = [stack.enter_context(socket.socket()) for _ in range(count)]
+        for each in sockets:
+            each.bind(("127.0.0.1", 0))
+        return [each.getsockname()[1] for each in sockets]
+
+
+def _run(*command: str) -> str:
+    path = f"/usr/sbin:/usr/bin:{os.environ['PATH']}"
+    return subprocess.run(
+        command, check=True, capture_output=True, text=True, env={**os.environ, "PATH": path}, timeout=_LIMIT_S
+    ).stdout
+
+
+def _wait_for(*nodes: str) -> None:
+    """Wait until nodes are idle: they answer to Slurm, and nobody has taken them out."""
+    deadline = time.monotonic() + _LIMIT_S
+    while not all(Slurm().states()[node].idle for node in nodes):
+        assert time.monotonic() < deadline, Slurm().states()
+        time.sleep(0.2)
+
+
+@pytest.fixture
+def slurm(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """A folder with a Slurm that runs."""
+    why = f"{', '.join(_MISSING)} not installed" if _MISSING else "needs root" if os.geteuid() else ""
+    if why and os.environ.get("HARNESS_REQUIRE_FLEET") == "1":
+        pytest.fail(why)
+    if why:
+        pytest.skip(why)
+    folder = tmp_path / "slurm"
+    folder.mkdir()
+    key = folder / "munge.key"
+    key.write_bytes(os.urandom(128))
+    key.chmod(0o600)
+    folder.chmod(0o755)
+    for above in (tmp_path, tmp_path.parent, tmp_path.parent.parent):
+        above.chmod(0o755)
+    files = {"socket": "socket", "key-file": "key", "pid-file": "pid", "log-file": "log"}
+    munge = [f"--{name}={folder}/munge.{kind}" for name, kind in files.items()]
+    configuration = _CONFIGURATION.format(
+        host=socket.gethostname().partition(".")[0], folder=folder, ports=_free_ports(4)
+    )
+    (folder / "slurm.conf").write_text(configuration, encoding="utf-8")
+    (folder / "state").mkdir()
+    monkeypatch.setenv("SLURM_CONF", str(folder / "slurm.conf"))
+    try:
+        _run("munged", "--force", f"--seed-file={folder}/munge.seed", *munge)
+        _run("slurmctld")
+        for node in ("n1", "n2", "n3"):
+            (folder / "spool" / node).mkdir(parents=True)
+            _run("slurmd", "-N", node)
+        _wait_for("n1", "n2", "n3")
+        yield folder
+    finally:
+        for path in folder.glob("*.pid"):
+            with contextlib.suppress(ProcessLookupError, ValueError):
+                os.kill(int(path.read_text(encoding="utf-8")), signal.SIGTERM)
+
+
+def _records(folder: Path, **of_node: str) -> None:
+    """Let each node answer with a record of now: that of a sound machine, or of one with a fault."""
+    for number, node in enumerate(("n1", "n2", "n3")):
+        record = simulated.sound(number, random.Random(number))
+        if node in of_node:
+            record, _ = simulated.plant(record, of_node[node], 2)
+        at = datetime.now(timezone.utc).isoformat(timespec="seconds")
+        text = json_text(replace(record, host=Host(node), started_at=at))
+        (folder / f"{node}.json").write_text(text, encoding="utf-8")
+
+
+def test_a_broken_node_is_found_drained_and_comes_back_when_a_run_proves_it(slurm: Path, tmp_path: Path) -> None:
+    (slurm / "program.py").write_text(_PROGRAM, encoding="utf-8")
+    engine = SlurmEngine(program=(sys.executable, str(slurm / "program.py")))
+    store, policy = Store(tmp_path / "store"), Policy(plan=Planning(most_share=0.7))
+    _run("scontrol", "update", "NodeName=n3", "State=DRAIN", "Reason=fan, bob")
+
+    def checked() -> dict[str, str]:
+        folder, run = start(engine, (), store, datetime.now(timezone.utc))
+        outcomes = (*run.outcomes, *carry_out(engine, Work((), folder, _LIMIT_S), run))
+        return {each.machine: each.why for each in outcomes}
+
+    _records(slurm, n1="stuck-bit")
+    assert checked() == {"n1": "", "n2": "", "n3": "not idle: drained (fan, bob)"}
+    now = datetime.now(timezone.utc)
+    found = judge_store(store, policy, now)
+    assert (found.counts.asked, found.counts.proven, found.counts.action) == (3, 1, 1)
+    assert list(apply(make_plan(found, Slurm(), policy), Slurm(), store, now)) == ["n1: taken out of service"]
+    states = Slurm().states()
+    assert states["n1"].is_own
+    assert states["n1"].reason.startswith("harness: replace: GPU:2 (serial ")
+    assert (states["n2"].idle, states["n3"].reason) == (True, "fan, bob")
+    later = now + timedelta(seconds=5)
+    for node, why in (("n1", "no run since it was drained"), ("n3", "did not take it out")):
+        with pytest.raises(NotReturned, match=why):
+            bring_back(node, Slurm(), store, found, load(store).runs, later, run=True)
+    # The node is mended, and its run under load comes by another way, since it takes no jobs.
+    mended = replace(simulated.sound(0, random.Random(9)), host=Host("n1"), started_at=later.isoformat())
+    store.add(json_text(mended))
+    found = judge_store(store, policy, later)
+    bring_back("n1", Slurm(), store, found, load(store).runs, later, run=True)
+    _wait_for("n1")
+    _records(slurm)
+    assert checked()["n1"] == ""
