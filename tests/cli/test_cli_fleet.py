@@ -1,0 +1,111 @@
+"""``harness fleet`` and ``harness export``: what is printed and written, and the exit codes."""
+
+from __future__ import annotations
+
+import json
+import random
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import simulated_fleet as simulated
+from command_line import run
+
+from harness.records import Host
+from harness.report.storage import json_text, save_run
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Path:
+    """Twelve machines, of which one has a defective card."""
+    for number in range(12):
+        record = simulated.sound(number, random.Random(number))
+        if number == 4:
+            record, _ = simulated.plant(record, "stuck-bit", 2)
+        save_run(record, tmp_path / "fleet" / simulated.name_of(record))
+    return tmp_path
+
+
+def test_a_report_is_printed_and_written_and_its_exit_code_is_the_verdict(store: Path) -> None:
+    done = run(store, "fleet", "report")
+    assert (done.returncode, done.stderr) == (1, "")
+    lines = done.stdout.splitlines()
+    assert lines[0] == "FAIL: 12 machines asked, 12 reached, 12 exercised, 11 proven; 1 need an action"
+    assert lines[2].startswith("replace (1 machine): ")
+    assert "sim-0004: GPU:2 (serial 1650000042" in lines[3]
+    assert lines[-3:] == [
+        "Report: fleet/fleet.html",
+        "Report: fleet/fleet-verdict.json",
+        "Report: fleet/fleet-junit.xml",
+    ]
+    text = run(store, "fleet", "report", "--json").stdout
+    assert json.loads(text)["counts"]["action"] == 1
+    assert text == (store / "fleet" / "fleet-verdict.json").read_text(encoding="utf-8"), "the same bytes"
+    hidden = run(store, "fleet", "report", "--anonymous", "--output", "public").stdout
+    assert "machine-0005: GPU:2 (serial card-00035" in hidden
+    assert "sim-0004" not in (store / "public" / "fleet.html").read_text(encoding="utf-8")
+
+
+def test_a_plan_is_printed_and_history_tells_where_a_card_failed(store: Path) -> None:
+    done = run(store, "fleet", "plan")
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "scontrol update NodeName=sim-0004 State=DRAIN 'Reason=harness: replace: " in done.stdout
+    assert "kubectl taint nodes sim-0004" in run(store, "fleet", "plan", "--scheduler", "kubernetes").stdout
+    done = run(store, "fleet", "history", "--serial", "1650000042")
+    assert done.returncode == 1
+    assert "2026-11-01T08:00:00+00:00  FAIL     sim-0004 PCI 0000:21:00.0: did not hold" in done.stdout
+    assert run(store, "fleet", "history", "--serial", "1650000041").returncode == 0
+    assert run(store, "fleet", "history", "--serial", "9").returncode == 3
+
+
+def test_records_are_added_and_what_is_none_is_named(store: Path) -> None:
+    (store / "bad.json").write_text("{", encoding="utf-8")
+    other = replace(simulated.sound(20, random.Random(20)), host=Host("new"))
+    (store / "good.json").write_text(json_text(other), encoding="utf-8")
+    done = run(store, "fleet", "add", "bad.json", "good.json", "absent.json")
+    assert done.returncode == 2
+    assert done.stdout.startswith("added fleet/records/20261101T080000-new-")
+    assert [line.partition(": error: ")[2].partition(":")[0] for line in done.stderr.splitlines()] == [
+        "bad.json",
+        "absent.json",
+    ]
+    assert "13 machines asked" in run(store, "fleet", "report").stdout
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["fleet", "report", "--store", "absent"], "store absent: no such folder; harness fleet run --store makes it"),
+        (["fleet", "report", "--as-of", "soon"], "--as-of 'soon'; accepted: a date, such as 2027-01-31"),
+        (["fleet", "report", "--policy", "none.toml"], "policy none.toml: No such file or directory"),
+        (["fleet", "plan", "--scheduler", "lsf"], "--scheduler 'lsf'; accepted: slurm, kubernetes"),
+        (["fleet", "run"], "no engine given; accepted: one of --hosts FILE, --slurm, --ray ADDRESS"),
+        (["fleet", "run", "--slurm", "--hosts", "a"], "--hosts and --slurm; accepted: one of"),
+        (["fleet", "run", "--hosts", "absent"], "--hosts absent: No such file or directory"),
+        (["fleet", "run", "--slurm", "--limit", "0"], "--limit 0; accepted: a number of seconds above 0"),
+        (["fleet", "manifest"], "--image is missing; accepted: a container image"),
+        (["export", "openmetrics", "--run", "absent.json"], "absent.json: No such file or directory"),
+    ],
+)
+def test_what_cannot_be_used_is_one_clear_line(store: Path, arguments: list[str], message: str) -> None:
+    done = run(store, *arguments)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr.startswith(f"harness: error: {message}")
+    assert done.stderr.count("\n") == 1
+
+
+def test_a_cluster_without_its_tools_is_one_clear_line(store: Path) -> None:
+    done = run(store, "fleet", "run", "--slurm", PATH="/nowhere")
+    assert done.stderr == "harness: error: sinfo: not found; is its client installed on this machine?\n"
+    done = run(store, "fleet", "return", "sim-0004", "--scheduler", "kubernetes", PATH="/nowhere")
+    assert done.stderr == "harness: error: kubectl: not found; is its client installed on this machine?\n"
+
+
+def test_metrics_and_manifests_are_printed(store: Path) -> None:
+    done = run(store, "export", "openmetrics", "--run", "fleet/sim-0004", "--output", "harness.prom")
+    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
+    assert 'action="replace"} 1.0' in (store / "harness.prom").read_text(encoding="utf-8")
+    assert run(store, "export", "openmetrics", "--rules").stdout.startswith("groups:\n")
+    done = run(store, "fleet", "manifest", "--image", "a/b:1", "--count", "4", "--", "--level", "deep")
+    assert "completions: 4" in done.stdout
+    assert '- "--level"\n            - deep' in done.stdout
