@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from harness.cli.errors import clear_errors
+from harness.cli.errors import clear_errors, say
 from harness.errors import ReportError, UsageError
 from harness.records import ExitCode
 from harness.report.storage import RUN_FILE, load_run, save_text
@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 
 #: Name of the page of several runs: that of each of them stays.
 COMPARISON_FILE = "comparison.html"
+#: Of more runs, a table with a column for each says little.
+MANY = 8
 
 
 def report(
@@ -78,6 +80,10 @@ def _lay_side_by_side(console: Console, columns: list[Column], folder: Path) -> 
     page = save_text(comparison_page(found), folder, COMPARISON_FILE)
     print_comparison(console, found)
     print_line(console, f"Report: {page}")
+    if len(columns) > MANY:
+        say(
+            f"{len(columns)} runs side by side; for many machines, harness fleet report names those that need an action"
+        )
 
 
 def diff_runs(
