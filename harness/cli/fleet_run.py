@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import shlex
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -67,9 +68,11 @@ def fleet_run(
             typer.echo(f"{outcome.machine}: left out: {outcome.why}")
     lost = sum(bool(outcome.why) for outcome in run.outcomes)
     try:
-        for outcome in carry_out(engine, Work(run.arguments, folder, limit, at_once), run):
-            lost += bool(outcome.why)
-            typer.echo(f"{outcome.machine}: {outcome.why or 'done'}")
+        # Closed also by ^C, so that nothing is left behind on the machines.
+        with contextlib.closing(carry_out(engine, Work(run.arguments, folder, limit, at_once), run)) as outcomes:
+            for outcome in outcomes:
+                lost += bool(outcome.why)
+                typer.echo(f"{outcome.machine}: {outcome.why or 'done'}")
     except HarnessError as error:
         refuse(error)
     typer.echo(f"{len(run.asked) - lost} of {len(run.asked)} machines sent a record: {folder}")

@@ -22,8 +22,6 @@ class Outcome:
 
     machine: str
     why: str = ""
-    #: The name of the folder of its record, in the folder of the run.
-    folder: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,7 +33,7 @@ class FleetRun:
     arguments: tuple[str, ...]
     #: Every machine that was named or found, in their order.
     asked: tuple[str, ...]
-    #: Machines that were not started, or came to no result, and why.
+    #: Machines that were not started, or came to no result, and why. The record of any other is in its folder.
     outcomes: tuple[Outcome, ...] = ()
     complete: bool = False
     schema_version: int = SCHEMA_VERSION

@@ -15,7 +15,7 @@ from harness.fleet.index import Loaded, load
 from harness.fleet.judge import Judged, bare, judge
 from harness.fleet.policy import Policy
 from harness.fleet.seen import Seen
-from harness.fleet.store import LeftOut, Store
+from harness.fleet.store import LeftOut, Store, plain_name
 from harness.fleet.verdicts import Accusation, Counts, FleetVerdict, Machine, State, Versions
 from harness.records import Verdict
 from harness.report.printable import one_line, shortened
@@ -98,14 +98,12 @@ def _missing(run: asked.FleetRun | None, prefix: str, by_host: Mapping[str, Sequ
     if run is None:
         return {}
     why = {each.machine: each.why for each in run.outcomes if each.why}
-    folders = {each.folder: each.machine for each in run.outcomes if each.folder}
-    done = {seen.host for own in by_host.values() for seen in own if seen.path.startswith(prefix)}
-    done |= {
-        machine
-        for own in by_host.values()
-        for seen in own
-        if (machine := folders.get(seen.path.removeprefix(prefix).partition("/")[0])) and seen.path.startswith(prefix)
-    }
+    folders = {plain_name(name): name for name in run.asked}
+    done = set[str]()
+    for own in by_host.values():
+        for seen in own:
+            if seen.path.startswith(prefix):
+                done |= {seen.host, folders.get(seen.path.removeprefix(prefix).partition("/")[0], seen.host)}
     found = {}
     for name in dict.fromkeys(run.asked):
         if name not in done:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Sequence
 from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
@@ -46,12 +46,11 @@ def resume(engine: Engine, store: Store) -> tuple[Path, FleetRun]:
     folder = store.folder / prefix
     lost = {name: "unknown to the engine now" for name in run.asked if name not in found}
     lost |= {name: found[name] for name in run.asked if found.get(name)}
-    done = [each for each in run.outcomes if _has_record(folder, each.machine)]
-    outcomes = (*done, *(Outcome(name, why) for name, why in lost.items() if not _has_record(folder, name)))
+    outcomes = tuple(Outcome(name, why) for name, why in lost.items() if not _has_record(folder, name))
     return folder, replace(run, outcomes=outcomes)
 
 
-def carry_out(engine: Engine, work: Work, run: FleetRun) -> Iterator[Outcome]:
+def carry_out(engine: Engine, work: Work, run: FleetRun) -> Generator[Outcome, None, None]:
     """Run the work on the machines of ``run`` that have no outcome, and yield each when it is done.
 
     What is interrupted leaves the results so far, and ``fleet.json`` says that it is not complete.
@@ -61,9 +60,10 @@ def carry_out(engine: Engine, work: Work, run: FleetRun) -> Iterator[Outcome]:
     with contextlib.closing(engine.run(left, work)) as results:
         for done in results:
             outcome = _keep(done, work.folder)
-            run = replace(run, outcomes=(*run.outcomes, outcome))
-            # Each result is a file of its own already; this only notes why one is missing.
-            asked.save(run, work.folder)
+            if outcome.why:
+                # Each result is a file of its own already; this only notes why one is missing.
+                run = replace(run, outcomes=(*run.outcomes, outcome))
+                asked.save(run, work.folder)
             yield outcome
     asked.save(replace(run, complete=True), work.folder)
 
@@ -87,7 +87,7 @@ def _keep(done: Done, folder: Path) -> Outcome:
     if done.text is not None or host.name != done.machine:
         # The engine knows which machine it was; a machine may say anything.
         save_run(replace(record, host=replace(host, name=done.machine)), folder / own)
-    return Outcome(done.machine, folder=own)
+    return Outcome(done.machine)
 
 
 def _has_record(folder: Path, machine: str) -> bool:

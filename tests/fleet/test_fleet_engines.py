@@ -96,7 +96,7 @@ def test_an_interrupted_run_keeps_its_results_and_is_resumed_with_the_rest(tmp_p
     assert next(going).machine == "one"
     before = threading.active_count()
     began = time.monotonic()
-    going.close()  # type: ignore[attr-defined]
+    going.close()
     assert time.monotonic() - began < 60, "what hangs is ended, and not waited for"
     assert threading.active_count() < before
     assert not asked.load(folder / "fleet.json").complete
