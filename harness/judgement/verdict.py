@@ -70,8 +70,8 @@ def conclude(examination: Examination, acceptances: Sequence[Acceptance] = ()) -
     ):
         reason += ". All rows of the inputs are equal: a wrong order of rows would go unnoticed; give rows that differ"
     if verdict is Verdict.PASS and examination.shared.of_reference:
-        own = sorted(examination.shared.of_reference)
-        shown = f"{', '.join(own[:_SHOWN])}{', …' if len(own) > _SHOWN else ''}"
+        others = sorted(examination.shared.of_reference)
+        shown = f"{', '.join(others[:_SHOWN])}{', …' if len(others) > _SHOWN else ''}"
         reason += f". Not compared, as only the reference uses them: {shown}; to compare them, give variables=[...]"
     if verdict is Verdict.PASS:
         reason += _why_fewer(examination, exercised.devices)
