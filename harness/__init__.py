@@ -44,6 +44,7 @@ if TYPE_CHECKING:
     from harness.parallel.ensemble import ensemble as ensemble
     from harness.parallel.gradients import colocate_gradients as colocate_gradients
     from harness.parallel.model import pipeline as pipeline
+    from harness.proof.claim import Proof as Proof, prove as prove
     from harness.records import (
         Exercised as Exercised,
         Finding as Finding,
@@ -83,6 +84,7 @@ _NAMES = {
     "harness.parallel.ensemble": ("ensemble",),
     "harness.parallel.gradients": ("colocate_gradients",),
     "harness.parallel.model": ("pipeline",),
+    "harness.proof.claim": ("Proof", "prove"),
     "harness.records": ("Exercised", "Finding", "Verdict"),
     "harness.speed.measure": ("measure_speedup",),
     "harness.speed.record": ("SpeedupRecord", "Work"),

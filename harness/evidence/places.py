@@ -18,6 +18,7 @@ from harness.evidence.userops import UserOp
 _LIBRARIES = ("tensorflow", "keras", "tf_keras", "numpy", "wrapt", "contextlib", "functools", "threading", "concurrent")
 _ROOMS = (
     "judgement",
+    "proof",
     "evidence",
     "parallel",
     "_tensorflow",

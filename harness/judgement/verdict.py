@@ -12,9 +12,12 @@ from harness.judgement.diagnosis.explain import explain, merged
 from harness.judgement.diagnosis.wording import first_upper, listed
 from harness.judgement.patterns import SKIPPED
 from harness.judgement.placement import gradient_ops, removed
+from harness.judgement.proving import only_rounding, with_proof
 from harness.judgement.runs import rows_alike, rows_of
 from harness.judgement.verification import PLACE_KINDS, VALUE_KINDS, Verification, describe
 from harness.plural import plural
+from harness.proof.claim import Proof
+from harness.proof.sentence import claim
 from harness.records import Exercised, Finding, Verdict
 
 #: So many of the variables that are not compared are named.
@@ -24,7 +27,13 @@ if TYPE_CHECKING:
     from harness.judgement.examine import Examination
 
 
-def conclude(examination: Examination, acceptances: Sequence[Acceptance] = ()) -> Verification:
+def conclude(
+    examination: Examination,
+    acceptances: Sequence[Acceptance] = (),
+    proof: Proof | None = None,
+    *,
+    required: bool = False,
+) -> Verification:
     """FAIL with a failing finding; else UNKNOWN if something, or everything, could not be judged; else PASS."""
     judged = examination.judged
     traces = examination.traces.values()
@@ -51,6 +60,9 @@ def conclude(examination: Examination, acceptances: Sequence[Acceptance] = ()) -
     reason = f"the run on {examination.devices.counted} matches {single}, and every op ran where it should"
     if any(finding.severity is Verdict.FAIL for finding in findings):
         verdict, reason = Verdict.FAIL, cause_first([each for each in findings if each.severity is Verdict.FAIL])
+        deviates = any(finding.kind in ("value", "gradient") for finding in findings)
+        if deviates and (excluded := only_rounding(proof)):
+            reason = f"{reason.rstrip('.')}. {excluded}"
     elif judged.undecided:
         verdict, reason = Verdict.UNKNOWN, "; ".join(judged.undecided)
     elif exercised.ops == 0:
@@ -63,6 +75,13 @@ def conclude(examination: Examination, acceptances: Sequence[Acceptance] = ()) -
         reason = "gradients=True, but there are no gradients to compare; give a floating-point input or variables=[...]"
     elif findings:
         verdict, reason = Verdict.WARN, f"{plural(len(findings), 'finding')}, none a failure"
+    if verdict is Verdict.PASS:
+        reason = with_proof(reason, proof)
+    if required and verdict in (Verdict.PASS, Verdict.WARN) and (proof is None or not proof.proved):
+        verdict, reason = (
+            Verdict.FAIL,
+            f"a proof is required: {claim(proof) if proof is not None else 'no graph was run'}",
+        )
     if (
         verdict is Verdict.PASS
         and len(examination.devices) > 1
@@ -78,7 +97,8 @@ def conclude(examination: Examination, acceptances: Sequence[Acceptance] = ()) -
     if outdated:
         verdict = Verdict.WARN if verdict is Verdict.PASS else verdict
         reason = f"{reason}. Accepted, but no longer found; remove from accept: {', '.join(outdated)}"
-    return Verification(verdict, reason, findings, exercised, tuple(judged.comparisons), dict(examination.traces))
+    comparisons = tuple(judged.comparisons)
+    return Verification(verdict, reason, findings, exercised, comparisons, dict(examination.traces), proof)
 
 
 def _why_fewer(examination: Examination, ran: Sequence[str]) -> str:

@@ -21,6 +21,7 @@ _SHOWN = 3
 
 if TYPE_CHECKING:
     from harness.evidence.trace import Trace
+    from harness.proof.claim import Proof
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,6 +57,8 @@ class Verification:
     exercised: Exercised
     comparisons: tuple[Comparison, ...] = ()
     traces: dict[str, Trace] = field(default_factory=dict)
+    #: What is proved for every input; ``None`` where no proof was tried.
+    proof: Proof | None = None
 
     @property
     def passed(self) -> bool:

@@ -19,6 +19,7 @@ from harness.evidence.places import place_of_call
 from harness.judgement.accepted import Acceptance, known_acceptances
 from harness.judgement.patterns import PATTERNS
 from harness.judgement.progress import Progress
+from harness.judgement.proving import proof_of
 from harness.judgement.runs import MODES, Mode
 from harness.judgement.saved_case import SavedCase, is_folder_name
 from harness.judgement.shrinking import Programs, known_maker, smallest
@@ -49,6 +50,7 @@ def verify(
     exact: bool | None = None,
     pattern: str | None = None,
     accept: Sequence[Acceptance] = (),
+    prove: bool | str = False,
     seed: int = 0,
     shrink: bool | Callable[[Devices], Callable[..., Any]] = False,
     save: str | Path | None = None,
@@ -83,6 +85,8 @@ def verify(
             and ``ensemble`` have one); without one, anything.
         accept: pairs of what is accepted, and why: a kind of finding, its code, or a part of its place. Such a finding
             is a warning; one that no longer occurs is reported.
+        prove: ``True``: prove, besides, that both programs compute the same for every input (``.proof`` of the result);
+            what is not proved is tested as ever. ``"required"``: what is not proved fails.
         seed: of the random projection.
         shrink: where the verdict is FAIL, look for the fewest rows, devices and outputs that still fail in the same
             way; the reason says what they are. Fewer devices are tried for a program of ``make_parallel``, or where
@@ -132,6 +136,8 @@ def verify(
     for name, choice in (("gradients", gradients), ("exact", exact)):
         if choice is not None and not isinstance(choice, (bool, np.bool_)):
             raise UsageError(f"{name}={choice!r}; accepted: True, False or None")
+    if prove not in (True, False, "required"):
+        raise UsageError(f"prove={prove!r}; accepted: True, False or 'required'")
     if save is not None and not is_folder_name(save):
         raise UsageError(f"save={save!r}; accepted: the path of a folder")
     if oracle is not None and not callable(oracle):
@@ -165,8 +171,11 @@ def verify(
             )
             for mode in modes:
                 examination.run(mode)
+            if prove:
+                progress("proving")
+            proof = proof_of(examination) if prove else None
             progress("looking for causes")
-            return conclude(examination, acceptances)
+            return conclude(examination, acceptances, proof, required=prove == "required")
 
         with Progress() as progress:
             verification = judged(programs, chosen, progress)

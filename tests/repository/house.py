@@ -15,6 +15,7 @@ ROOMS = (
     "runner",
     "parallel",
     "evidence",
+    "proof",
     "judgement",
     "checking",
     "distribute",

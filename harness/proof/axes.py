@@ -1,0 +1,151 @@
+"""Reshapes and transpositions of values."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Any
+
+from harness.proof.rows import Rows
+from harness.proof.sizes import Size, product
+from harness.proof.terms import Atom, Form, Map, Poly, Shape, replaced
+
+Block = tuple[tuple[int, int], tuple[int, int]]
+
+
+def blocks_of(before: Sequence[Any], after: Sequence[Any]) -> list[Block]:
+    """The shortest runs of axes of two shapes that hold the same number of elements."""
+    blocks: list[Block] = []
+    i = k = 0
+    while i < len(before) or k < len(after):
+        j, m = i, k
+        one: Any = 1
+        other: Any = 1
+        while (j, m) == (i, k) or one != other:
+            if j < len(before) and (m == len(after) or one == other or one < other):
+                one, j = one * before[j], j + 1
+            else:
+                other, m = other * after[m], m + 1
+        blocks.append(((i, j), (k, m)))
+        i, k = j, m
+    return blocks
+
+
+@dataclass
+class Axes(Rows):
+    """What a reshape and a transposition are."""
+
+    def reshape(self, p: Poly, shape: Sequence[Any]) -> Poly:
+        """The same elements in the same order."""
+        shape = tuple(shape)
+        if shape == p.shape:
+            return p
+        if product(shape) != product(p.shape):
+            raise ValueError(f"a reshape of {p.shape} to {shape}")
+        if p.terms and p.terms[0][0] and (value := self.value(p)) is not None:
+            made = value.reshape(shape)
+            return self.numbers(made, p.dtype) if made.dtype == object else self.const(made)
+        blocks = blocks_of(p.shape, shape)
+        total = self.zeros(shape, p.dtype)
+        for mono, coef in p.terms:
+            owns = [self._block_shape(self.atoms[i], p.shape, shape, blocks) for i in mono]
+            made = self.number(coef, (), p.dtype)
+            if all(own is not None for own in owns):
+                for i, own in zip(mono, owns, strict=True):
+                    made = self.mul(made, self._reshaped(self.atoms[i], own or ()))
+            else:
+                one = self._reshape(self.make({mono: Fraction(1)}, p.shape, p.dtype), shape)
+                made = self.scale(one, coef)
+            total = self.add(total, self.broadcast(made, shape))
+        return total
+
+    @staticmethod
+    def _block_shape(atom: Atom, before: Shape, after: Shape, blocks: Sequence[Block]) -> Shape | None:
+        """The shape of an atom after a reshape; None if it is broadcast within a block."""
+        own = atom.shape
+        padded = (1,) * (len(before) - len(own)) + tuple(own)
+        made: list[Any] = []
+        for (i, j), (k, m) in blocks:
+            if padded[i:j] == before[i:j]:
+                made += after[k:m]
+            elif all(size == 1 for size in padded[i:j]):
+                made += [1] * (m - k)
+            else:
+                return None
+        one_row = atom.op == "slice" and own[0] == 1 and 0 in dict(atom.attrs)  # its axis has a meaning
+        while made and made[0] == 1 and len(made) > len(own) and not one_row:
+            made = made[1:]
+        return tuple(made)
+
+    def _reshaped(self, atom: Atom, shape: Shape) -> Poly:
+        if atom.shape == shape:
+            return self.of(atom)
+        if atom.op == "Reshape":
+            return self.reshape(atom.args[0], shape)
+        if atom.op == "part":
+            return self.after(("reshape", shape), atom, lambda q: self.reshape(q, shape), shape, atom.dtype)
+        return self._reshape(self.of(atom), shape)
+
+    def _reshape(self, p: Poly, shape: Shape) -> Poly:
+        for k, size in enumerate(p.shape):
+            got = self.unslice(p, k)
+            if got is None or got[0] is None or size == 0:
+                continue
+            (start, end, n), whole = got
+            for o, new in enumerate(shape):
+                if new == 0 or product(shape[:o]) != product(p.shape[:k]):
+                    continue
+                times = _times(new, size)
+                if times is not None:  # joined with axes that follow
+                    full, place = n * times, (start * times, end * times)
+                elif not any(isinstance(each, Size) for each in (size, new, start, end, n)) and size % new == 0:
+                    less = size // new
+                    if any(each % less for each in (start, end, n)):
+                        continue
+                    full, place = n // less, (start // less, end // less)
+                else:
+                    continue
+                return self.slice(self.reshape(whole, replaced(shape, o, full)), o, *place)
+        return self.of(self.atom("Reshape", (), (p,), shape, p.dtype))
+
+    def transpose(self, p: Poly, perm: Sequence[int]) -> Poly:
+        """The axes in another order."""
+        perm = tuple(perm)
+        shape = tuple(p.shape[k] for k in perm)
+        if perm == tuple(range(len(perm))):
+            return p
+        if p.terms and p.terms[0][0] and (value := self.value(p)) is not None:
+            made = value.transpose(perm)
+            return self.numbers(made, p.dtype) if made.dtype == object else self.const(made)
+
+        def moved(atom: Atom) -> Poly:
+            padded = (1,) * (len(p.shape) - len(atom.shape)) + atom.shape
+            own = tuple(padded[k] for k in perm)
+            one_row = atom.op == "slice" and any(atom.shape[k] == 1 for k, _ in atom.attrs)
+            if not one_row and [k for k in perm if padded[k] != 1] == [k for k, s in enumerate(padded) if s != 1]:
+                return self.reshape(self.of(atom), own)  # only axes of size 1 move
+            if (missing := len(perm) - len(atom.shape)) > 0:
+                inner = [k - missing for k in perm if k >= missing]
+                return self.reshape(self.transpose(self.of(atom), inner), own)
+            if atom.op == "Transpose":
+                return self.transpose(atom.args[0], [atom.attrs[k] for k in perm])
+            if atom.op == "part":
+                return self.after(("transpose", perm), atom, lambda q: self.transpose(q, perm), own, p.dtype)
+            maps: list[Map] = [((k,), at) for at, k in enumerate(perm)]
+            form = Form(maps, (), lambda whole: self.transpose(whole[0], perm), total=True)
+            return self.apply("Transpose", perm, [self.of(atom)], own, p.dtype, form)
+
+        return self.each_factor(p, shape, moved)
+
+
+def _times(new: Any, size: Any) -> int | None:
+    """How many times a size is contained in another, where that is a whole number."""
+    if isinstance(size, Size):
+        if not isinstance(new, Size) or len(new.coefficients) != len(size.coefficients):
+            return None
+        times = new.coefficients[-1] // size.coefficients[-1]
+        return times if size * times == new else None
+    if isinstance(new, Size):
+        return None
+    return int(new // size) if new % size == 0 else None

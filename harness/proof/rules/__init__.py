@@ -1,0 +1,1 @@
+"""The rules of operations, a file for each family; ``table`` lists them all."""

@@ -1,0 +1,91 @@
+"""Rows looked up by numbers, and sums by numbers."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from harness.proof.evaluation import Entry, Evaluation, Rule
+from harness.proof.rules.reductions import rows_but
+from harness.proof.sizes import Unprovable
+from harness.proof.terms import BITS, SUM, Form, Map, Poly
+
+
+def _gather(ev: Evaluation, op: Any, table: Poly, ids: Poly, axis: Poly) -> Poly:
+    return gather(ev, table, ids, ev.axis(axis, len(table.shape)), op.get_attr("batch_dims"))
+
+
+def gather(ev: Evaluation, table: Poly, ids: Poly, axis: int, batch: int) -> Poly:
+    """The rows ``ids`` of a table along an axis."""
+    rank = len(ids.shape)
+    batch = batch + rank if batch < 0 else batch
+    value = ev.alg.value(ids)
+    if value is not None and value.dtype != object and rank <= 1 and value.size and not batch:
+        rows = [int(each) for each in value.reshape(-1)]
+        size = table.shape[axis]
+        if rows == list(range(rows[0], rows[0] + len(rows))) and rows[0] >= 0 and rows[-1] < size:
+            made = ev.alg.slice(table, axis, rows[0], rows[-1] + 1)
+            return made if rank else ev.alg.reshape(made, table.shape[:axis] + table.shape[axis + 1 :])
+        known = ev.alg.value(table) if table.dtype in BITS else None
+        if known is not None and all(0 <= row < size for row in rows):
+            found = np.take(known, value, axis)
+            return ev.alg.numbers(found, table.dtype)
+    shape = (*table.shape[:axis], *ids.shape[batch:], *table.shape[axis + 1 :])
+    maps: list[Map] = [((k, k), k) for k in range(batch)]
+    maps += [((None, k), axis + k - batch) for k in range(batch, rank)]
+    maps += [((k, None), k) for k in range(batch, axis)]
+    maps += [((k, None), k + rank - batch - 1) for k in range(axis + 1, len(table.shape))]
+    form = Form(maps, (0,), lambda whole: gather(ev, whole[0], whole[1], axis, batch), total=True)
+    return ev.alg.apply("Gather", (axis, batch), [table, ids], shape, table.dtype, form)
+
+
+def _resource_gather(ev: Evaluation, op: Any, ref: Any, ids: Poly) -> Poly:
+    return gather(ev, ev.read(ref), ids, 0, op.get_attr("batch_dims"))
+
+
+def _one_hot(ev: Evaluation, op: Any, ids: Poly, depth: Poly, on: Poly, off: Poly) -> Poly:
+    (many,), rank = ev.ints(depth), len(ids.shape)
+    at = op.get_attr("axis") % (rank + 1)
+    shape = (*ids.shape[:at], many, *ids.shape[at:])
+    maps: list[Map] = [((k, None, None), k + (k >= at)) for k in range(rank)]
+    return ev.alg.apply("OneHot", (many, at), [ids, on, off], shape, on.dtype, Form(maps, total=True))
+
+
+def _bincount(ev: Evaluation, op: Any, x: Poly, size: Poly, weights: Poly) -> Poly:
+    (many,) = ev.ints(size)
+    if len(x.shape) != 1 or 0 not in weights.shape or op.get_attr("binary_output"):
+        raise Unprovable("counts with weights, of several rows, or of whether there is one")
+    form = Form([((0,), SUM)], total=True)
+    return ev.alg.apply("DenseBincount", many, [x], (many,), op.outputs[0].dtype.name, form)
+
+
+def _segments(op: Any, args: Sequence[Poly], index: int) -> list[Map]:
+    ids = len(args[1].shape)
+    rest: list[Map] = [((k, None), k - ids + 1) for k in range(ids, len(args[0].shape))]
+    return [*(((k, k), SUM) for k in range(ids)), *rest]
+
+
+def _segments_shape(ev: Evaluation, op: Any, args: Sequence[Poly]) -> Sequence[Any]:
+    return (*ev.ints(args[2]), *args[0].shape[len(args[1].shape) :])
+
+
+def _scatter(op: Any, args: Sequence[Poly], index: int) -> list[Map]:
+    return [((k, k), SUM) for k in range(len(args[0].shape) - 1)]
+
+
+def _band(op: Any, args: Sequence[Poly], index: int) -> list[Map]:
+    return [((k, None, None), k) for k in range(len(args[0].shape) - 2)]
+
+
+RULES: dict[str, Entry] = {
+    "GatherV2": _gather,
+    "ResourceGather": _resource_gather,
+    "OneHot": _one_hot,
+    "DenseBincount": _bincount,
+    "UnsortedSegmentSum": Rule(_segments, (0,), only_shape=(2,), total=True, shape=_segments_shape),
+    "ScatterNd": Rule(_scatter, (1,), only_shape=(2,), total=True, shape=lambda ev, op, args: ev.ints(args[2])),
+    "TopKV2": Rule(rows_but(-1), total=True),
+    "MatrixBandPart": Rule(_band, (0,), total=True),
+}

@@ -1,0 +1,34 @@
+"""All rules, by the type of the operation."""
+
+from __future__ import annotations
+
+from harness.proof.evaluation import Entry
+from harness.proof.rules import (
+    elementwise,
+    images,
+    lists,
+    lookups,
+    moves,
+    products,
+    reductions,
+    sizes_of,
+    variables,
+)
+
+#: The rules of one family, by its name.
+FAMILIES: dict[str, dict[str, Entry]] = {
+    "elementwise": elementwise.RULES,
+    "images": images.RULES,
+    "lists": lists.RULES,
+    "lookups": lookups.RULES,
+    "moves": moves.RULES,
+    "products": products.RULES,
+    "reductions": reductions.RULES,
+    "sizes_of": sizes_of.RULES,
+    "variables": variables.RULES,
+}
+TABLE: dict[str, Entry] = {op_type: rule for rules in FAMILIES.values() for op_type, rule in rules.items()}
+#: Rules that hold for complex numbers too.
+FOR_COMPLEX = frozenset(
+    "Add AddV2 AddN Sub Neg Mul Sum Const ReadVariableOp AssignVariableOp AssignAddVariableOp".split()
+).union(moves.RULES, sizes_of.RULES, lists.RULES)

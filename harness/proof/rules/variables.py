@@ -1,0 +1,49 @@
+"""Constants and variables. A variable that is read after an update has the updated value."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from harness.lazy import tf
+from harness.proof.evaluation import Entry, Evaluation
+from harness.proof.terms import Poly
+
+
+def _const(ev: Evaluation, op: Any) -> Poly:
+    return ev.alg.const(tf.make_ndarray(op.get_attr("value")))
+
+
+def _read(ev: Evaluation, op: Any, ref: Any) -> Poly:
+    return ev.read(ref)
+
+
+def _assign(ev: Evaluation, op: Any, ref: Any, value: Poly) -> list[Poly]:
+    ev.read(ref)
+    ev.state[ref] = value
+    return []
+
+
+def _assign_add(ev: Evaluation, op: Any, ref: Any, value: Poly) -> list[Poly]:
+    ev.state[ref] = ev.alg.add(ev.read(ref), value)
+    return []
+
+
+def _assign_sub(ev: Evaluation, op: Any, ref: Any, value: Poly) -> list[Poly]:
+    ev.state[ref] = ev.alg.add(ev.read(ref), value, -1)
+    return []
+
+
+def _variable_shape(ev: Evaluation, op: Any, ref: Any) -> Poly:
+    return ev.alg.const(np.array(ev.read(ref).shape, op.outputs[0].dtype.as_numpy_dtype))
+
+
+RULES: dict[str, Entry] = {
+    "Const": _const,
+    "ReadVariableOp": _read,
+    "AssignVariableOp": _assign,
+    "AssignAddVariableOp": _assign_add,
+    "AssignSubVariableOp": _assign_sub,
+    "VariableShape": _variable_shape,
+}
