@@ -151,7 +151,9 @@ class Algebra(Axes):
         """The arguments for each piece, where a sum over rows goes along an axis that something was joined along."""
         for axes, to in form.rows if form.parts else ():
             for arg, axis in zip(args, axes, strict=True):
-                alone = self.alone(arg) if axis is not None and to == SUM else None
+                if axis is None or to != SUM:
+                    continue
+                alone = self.alone(arg)
                 if alone is None or alone.op != "Concat" or alone.attrs != axis:
                     continue
                 ends = list(itertools.accumulate(piece.shape[axis] for piece in alone.args))

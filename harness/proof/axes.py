@@ -90,9 +90,10 @@ class Axes(Rows):
     def _reshape(self, p: Poly, shape: Shape) -> Poly:
         for k, size in enumerate(p.shape):
             got = self.unslice(p, k)
-            if got is None or got[0] is None or size == 0:
+            rows = got[0] if got is not None else None
+            if got is None or rows is None or size == 0:
                 continue
-            (start, end, n), whole = got
+            (start, end, n), whole = rows, got[1]
             for o, new in enumerate(shape):
                 if new == 0 or product(shape[:o]) != product(p.shape[:k]):
                     continue

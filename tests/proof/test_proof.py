@@ -150,12 +150,14 @@ def test_verify_says_what_is_proved_and_what_was_tested(devices: Devices) -> Non
         return towers(x), 1 - 2 / (1 + tf.exp(2 * towers(x)))
 
     inputs = {"x": array(4 * len(devices), 5)}
-    proved = verify(towers, model, inputs, devices=devices, modes=["graph"])
+    proved = verify(towers, model, inputs, devices=devices, modes=["graph"], prove=True)
     assert proved.verdict is Verdict.PASS
     assert "proved for every batch that" in proved.reason
     assert proved.proof is not None
     assert proved.proof.proved
-    partly = verify(another_form, lambda x: (model(x), tf.tanh(model(x))), inputs, devices=devices, modes=["graph"])
+    partly = verify(
+        another_form, lambda x: (model(x), tf.tanh(model(x))), inputs, devices=devices, modes=["graph"], prove=True
+    )
     assert partly.verdict is Verdict.PASS
     assert "1 of 2 results proved; 1 tested" in partly.reason
     required = verify(
@@ -168,7 +170,7 @@ def test_verify_says_what_is_proved_and_what_was_tested(devices: Devices) -> Non
     )
     assert required.verdict is Verdict.FAIL
     assert required.reason.startswith("a proof is required: 1 of 2 results proved")
-    untried = verify(towers, model, inputs, devices=devices, modes=["graph"], prove=False)
+    untried = verify(towers, model, inputs, devices=devices, modes=["graph"])
     assert untried.proof is None
     assert untried.reason.startswith("the run on")
     with pytest.raises(UsageError, match="prove='maybe'"):
@@ -183,7 +185,7 @@ def test_an_error_within_a_proof_is_no_finding(devices: Devices, monkeypatch: py
     parallel = lambda x: tf.concat(
         [_on(device, part) for device, part in zip(devices, tf.split(x, len(devices)), strict=True)], 0
     )
-    verification = verify(parallel, tf.tanh, {"x": array(8, 5)}, devices=devices, modes=["graph"])
+    verification = verify(parallel, tf.tanh, {"x": array(8, 5)}, devices=devices, modes=["graph"], prove=True)
     assert verification.verdict is Verdict.PASS
     assert verification.proof is not None
     assert verification.proof.error == "RuntimeError: a rule is wrong"

@@ -170,16 +170,16 @@ def _picked(ev: Evaluation, op: Any, rank: int, given: Sequence[Poly]) -> tuple[
 def _strided_slice(ev: Evaluation, op: Any, x: Poly, *given: Poly) -> Poly:
     if (picked := _picked(ev, op, len(x.shape), given)) is not None:
         axis, index = picked
-        maps = [((k, None), k - (k > axis)) for k in range(len(x.shape)) if k != axis]
+        picks: list[Map] = [((k, None), k - (k > axis)) for k in range(len(x.shape)) if k != axis]
         shape = (*x.shape[:axis], *x.shape[axis + 1 :])
-        return ev.alg.apply("Pick", axis, [x, index], shape, x.dtype, Form(maps, (0,), total=True))
+        return ev.alg.apply("Pick", axis, [x, index], shape, x.dtype, Form(picks, (0,), total=True))
     ranges, result = _ranges(ev, op, x.shape, given)
     for k, each in enumerate(ranges):
         if each.step == 1:
             x = ev.alg.slice(x, k, each.start, each.stop)
         else:
             shape = replaced(x.shape, k, each.size)
-            maps = [((j,), j) for j in range(len(shape)) if j != k]
+            maps: list[Map] = [((j,), j) for j in range(len(shape)) if j != k]
             attrs = (k, each.start, each.stop, each.step)
             x = ev.alg.apply("Stride", attrs, [x], shape, x.dtype, Form(maps, (0,), total=True))
     return ev.alg.reshape(x, result)

@@ -54,8 +54,8 @@ def largest(ev: Evaluation, kind: str, x: Poly, over: tuple[int, ...], keep: boo
         return alg.reshape(largest(ev, kind, alone.args[0], axes, False), shape)
     for k in over:
         got = alg.unslice(x, k)
-        if got and got[0]:
-            (start, end, size), whole = got
+        if got is not None and (rows := got[0]) is not None:
+            (start, end, size), whole = rows, got[1]
             key = (name, whole.id, over, keep)
             base = alg.base(key, partial(largest, ev, kind, whole, over, keep), partial=alg.partial(whole))
             return alg.extreme(name, base, start, end, size, shape, x.dtype)
