@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -256,10 +257,18 @@ _raw("BiasAdd", array(4, 3, 2), array(2), names="value bias")
 _raw("BiasAddGrad", array(4, 3, 2), names="out_backprop")
 
 _add("GatherV2", lambda x, i: tf.raw_ops.GatherV2(params=x, indices=i, axis=1), array(3, 6), _integers(4))
-_table = tf.Variable(array(6, 3)) if tf.executing_eagerly() else None
+
+
+@cache
+def _table() -> Any:
+    """A variable, made when the devices are configured."""
+    with tf.init_scope():
+        return tf.Variable(array(6, 3))
+
+
 _add(
     "ResourceGather",
-    lambda i: tf.raw_ops.ResourceGather(resource=_table.handle, indices=i, dtype=tf.float32),
+    lambda i: tf.raw_ops.ResourceGather(resource=_table().handle, indices=i, dtype=tf.float32),
     _integers(4),
 )
 _add("OneHot", lambda i: tf.one_hot(i, 6, axis=0), _integers(4))
@@ -279,7 +288,7 @@ _raw("ExpandDims", array(4, 3), names="input", axis=1)
 _raw("Squeeze", array(4, 1, 3), names="input", axis=[1])
 _raw("Transpose", array(4, 3, 2), names="x", perm=[2, 0, 1])
 _add("Pack", lambda x, y: tf.stack([x, y], 1), array(4, 3), array(4, 3, seed=1))
-_add("Unpack", lambda x: tf.unstack(x, axis=1)[1], array(4, 3))
+_add("Unpack", lambda x: tf.unstack(x, axis=1)[-1], array(4, 3))
 _add("ConcatV2", lambda x, y: tf.concat([x, y], 1), array(4, 3), array(4, 2))
 _add("Split", lambda x: tf.split(x, 2, 1)[1], array(4, 6))
 _add("SplitV", lambda x: tf.split(x, [1, 3, 2], 1)[1], array(4, 6))
@@ -368,15 +377,20 @@ for _name in ("TensorListFromTensor", "TensorListLength"):
 for _name in ("OptionalFromValue", "OptionalGetValue", "OptionalNone"):
     _add(_name, _optional, array(4, 3))
 
-_state = tf.Variable(array(3))
+
+@cache
+def _state() -> Any:
+    with tf.init_scope():
+        return tf.Variable(array(3))
 
 
 def _updated(x: Any) -> Any:
-    start = _state.read_value()
-    _state.assign_add(tf.ones([3]))
-    _state.assign_sub(3 * tf.ones([3]))
-    y = x * _state * tf.cast(tf.raw_ops.VariableShape(input=_state.handle)[0], tf.float32)
-    _state.assign(start)
+    state = _state()
+    start = state.read_value()
+    state.assign_add(tf.ones([3]))
+    state.assign_sub(3 * tf.ones([3]))
+    y = x * state * tf.cast(tf.raw_ops.VariableShape(input=state.handle)[0], tf.float32)
+    state.assign(start)
     return y + tf.constant([1.0, 2.0, 3.0])
 
 

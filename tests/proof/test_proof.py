@@ -13,7 +13,7 @@ from proof_pairs import array, variable
 
 from harness import Devices, UsageError, Verdict, prove, verify
 
-pytestmark = pytest.mark.devices(min=4)
+pytestmark = [pytest.mark.devices(min=4), pytest.mark.usefixtures("devices")]
 #: Right, and not proved so far.
 _OPEN = {"attention_heads", "mapped_rows"}
 

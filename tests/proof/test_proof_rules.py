@@ -13,6 +13,7 @@ from harness.proof.claim import examine
 from harness.proof.evaluation import Elementwise, Rule
 from harness.proof.rules.table import FAMILIES, TABLE
 
+pytestmark = pytest.mark.usefixtures("devices")
 _LARGEST = (SAMPLES["Max"].fn, SAMPLES["Min"].fn)
 _ERRORS = (ValueError, TypeError, tf.errors.OpError, AssertionError)
 

@@ -223,6 +223,9 @@ def _scattering(search: Search, step: Step) -> Iterator[Way]:
         return
     if len(np.unique(indices.reshape(-1, indices.shape[-1]), axis=0)) == indices[..., 0].size:
         return
+    rows = search.read(step, 2)
+    if rows is None or not rows.any():
+        return  # to add up zeros is to leave the op out
 
     def added(read: list[Array], _: Values, changes: bool) -> list[Array]:
         start, at, rows = read

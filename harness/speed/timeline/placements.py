@@ -106,7 +106,8 @@ def independent_share(ops: Sequence[Op]) -> float | None:
 
 
 def _roles(ops: Sequence[Op]) -> dict[str, dict[str, int]]:
-    counts = Counter((str(op.device), op.role) for op in ops if op.device is not None)
+    own = "SyncDevice"  # of the harness, which waits for the device
+    counts = Counter((str(op.device), op.role) for op in ops if op.device is not None and op.type != own)
     roles: dict[str, dict[str, int]] = {}
     for (device, role), count in sorted(counts.items()):
         if role in ("forward", "gradient"):
