@@ -349,10 +349,7 @@ def as_autograph(fn: Callable[..., Any]) -> Callable[..., Any]:
 def is_tf_function(fn: Any) -> bool:
     """Whether ``fn`` is what ``tf.function`` returns; the functions of a loaded SavedModel are of other classes."""
     loaded = sys.modules.get("tensorflow")
-    return loaded is not None and type(fn) is type(loaded.function(_nothing))
-
-
-def _nothing() -> None: ...
+    return loaded is not None and type(fn) is type(loaded.function(len))
 
 
 def clone_of_tf_function(fn: Any, python_function: Callable[..., Any]) -> Any:
@@ -386,27 +383,9 @@ def mark(node: Any, attribute: str, text: str) -> None:
     node._set_attr(attribute, interface().attr_value.AttrValue(s=text.encode()))
 
 
-def body_of(op: Any, attribute: str) -> Any:
-    """The graph (``FuncGraph``) of the function that an attribute of a graph's op names."""
-    return function_graph(op.graph, op.get_attr(attribute).name)
-
-
-def function_graph(graph: Any, name: str) -> Any:
+def graph_of_function(graph: Any, name: str) -> Any:
     """The graph of a function that another graph calls."""
     _check_attributes(graph, "FuncGraph", ("_get_function",))
     function = graph._get_function(name)
     _check_attributes(function, "a function of a graph", ("graph",))
     return function.graph
-
-
-def run_kernel(op: Any, values: Sequence[Any]) -> list[Any]:
-    """The results of a graph's op for these arrays, computed by its kernel."""
-    import tensorflow as tf
-
-    private = interface()
-    _check_attributes(private.execute, private.execute.__name__, ("execute",))
-    given = [tf.constant(value, tensor.dtype) for value, tensor in zip(values, op.inputs, strict=True)]
-    attributes = tuple(part for each in op.op_def.attr for part in (each.name, op.get_attr(each.name)))
-    with tf.init_scope():
-        made = private.execute.execute(op.type, len(op.outputs), given, attributes, private.context.context())
-    return [each.numpy() for each in made]

@@ -74,7 +74,7 @@ def _joins_in_a_tower(shards: Shards) -> Iterator[Misplaced]:
     sources = shards.provenance.sources
     for op in ops if partial and len(whole) > 1 else ():
         scope = shards.scope_of(op)
-        slip = op.type in JOINS and op.role == "forward" and scope not in (None, shards.first)
+        slip = op.type in JOINS and op.role == "forward" and scope not in (None, shards.first, shards.host)
         if slip and _parts_of(shards, op) == whole:
             before = [each for each in partial if shards.scope_of(each) != scope]
             if any(set(sources[op.name]).issuperset(_parts_read(shards, each)) for each in before):

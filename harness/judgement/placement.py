@@ -61,6 +61,7 @@ def judge_placement(
     wiring = Wiring(trace)
     account = Account(Provenance(wiring), devices, trace)
     misplaced = [*_elsewhere(wiring, devices), *(judge_shards(wiring, devices, trace) if on_host else ())]
+    misplaced = [each for each in misplaced if each.op.device != each.expected]
     away: list[Misplaced] = []
     if on_host and len(devices) > 1:
         belongings = Belongings(account, devices)

@@ -7,7 +7,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from harness._tensorflow import body_of, function_graph, run_kernel
+from harness._tensorflow import graph_of_function
+from harness.proof.bodies import body_of, run_kernel
 from harness.proof.evaluation import Elementwise, Evaluation, Lost, Ref, Rule
 from harness.proof.inference import variable_shape
 from harness.proof.loops import run_while
@@ -211,7 +212,7 @@ def _case(run: Run, op: Any, index: Poly, *args: Any) -> list[Any]:
     if known is None or known.dtype == object:
         raise Unprovable("a branch that is not known")
     at = int(known) if 0 <= known < len(branches) else len(branches) - 1
-    return run.graph(function_graph(op.graph, branches[at].name), args)
+    return run.graph(graph_of_function(op.graph, branches[at].name), args)
 
 
 #: What is lost in them is lost within.

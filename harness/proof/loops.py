@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from harness._tensorflow import body_of
+from harness.proof.bodies import body_of
 from harness.proof.evaluation import Evaluation, is_float
 from harness.proof.rows import Place
 from harness.proof.rules.lists import repeats, uninitialised

@@ -109,3 +109,15 @@ def test_no_shard_is_empty_where_the_batch_is_not(
     fresh_process: Callable[..., subprocess.CompletedProcess[str]], onednn: str
 ) -> None:
     fresh_process(pool_few_rows, TF_ENABLE_ONEDNN_OPTS=onednn)
+
+
+def test_a_host_that_is_one_of_the_devices_may_join_what_they_made(devices: harness.Devices) -> None:
+    some = harness.Devices([devices[1], devices[0], devices[2]], spec=devices.spec, host=devices.host)
+
+    def model(x: Any) -> Any:
+        return tf.reduce_logsumexp(tf.tanh(x), axis=1)
+
+    parallel = harness.make_parallel(model, some)
+    x = np.random.default_rng(0).normal(size=(2, 3)).astype(np.float16)
+    found = harness.verify(parallel, model, {"x": x}, devices=some, gradients=True, modes=("dynamic",))
+    assert found.findings == ()
