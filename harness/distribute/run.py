@@ -109,6 +109,6 @@ def equivalent(
 
 
 def _parse(answer: dict[str, object]) -> Equivalence:
-    kinds = get_type_hints(Equivalence, localns={"Trace": object})
-    del kinds["traces"]
+    kinds = get_type_hints(Equivalence, localns={"Trace": object, "Proof": object})
+    del kinds["traces"], kinds["proof"]  # which stay in the process
     return Equivalence(**{name: TypeAdapter(kind).validate_python(answer[name]) for name, kind in kinds.items()})
