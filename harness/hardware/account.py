@@ -42,8 +42,8 @@ def on_machine(context: CheckContext, body: Callable[[Machine, Account], str]) -
     on: Machine | None = machine
     while on is not None:
         on, passed = _attempt(on, account, body)
-    if account.cut_short:
-        gc.collect()  # what the check has held would be missing from the next one
+        if account.cut_short:
+            gc.collect()  # what was held would be missing from what follows
     return account.outcome(passed)
 
 
