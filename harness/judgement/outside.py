@@ -85,6 +85,8 @@ def judge_python(account: Account, devices: Devices, mode: str) -> Iterator[Find
         behind = list(reached(makers, wiring.before))
         if any(op.role in ("variable", "data") or "Random" in op.type or "/" in op.name for op in behind):
             continue
+        if any(map(account.depends, behind)):
+            continue  # such as rows that are picked from an argument
         own = [op for op in makers if op.requested in {device.parsed for device in devices}]
         yield stray(
             "op-placement",

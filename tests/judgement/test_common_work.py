@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
 import pytest
 import tensorflow as tf
 from idle_programs import PAIRS
@@ -83,3 +84,15 @@ def test_what_nobody_can_place_is_no_finding(devices: harness.Devices) -> None:
         parallel = harness.make_parallel(fn, devices[:2])
         found = harness.verify(parallel, fn, {"x": sample(8, 6)}, devices=devices[:2], gradients=False)
         assert found.verdict is Verdict.PASS, found
+
+
+def test_rows_that_are_picked_from_an_argument_are_no_work_of_python(devices: harness.Devices) -> None:
+    """Integers are on the host, and what else is split is not read: only the table tells that no NumPy is at work."""
+
+    def model(x: Any, index: Any, table: Any) -> Any:
+        return tf.gather(table, index)
+
+    inputs = {"x": np.ones((4, 3), np.float32), "index": np.array([0, 1, 1, 0], np.int32), "table": np.eye(2) + 0.5}
+    parallel = harness.make_parallel(model, devices[:2], broadcast=("table",))
+    found = harness.verify(parallel, model, inputs, devices=devices[:2])
+    assert found.verdict is Verdict.PASS, str(found)
