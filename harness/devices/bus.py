@@ -53,7 +53,7 @@ def without_driver() -> tuple[str, ...]:
     Those that nouveau has count: it cannot compute. Those that are given to virtual machines do not.
     """
     error = nvidia.nvml_code()
-    # Without nvidia-ml-py nobody can ask the driver whether there is one.
+    # Without nvidia-ml-py the driver cannot be asked whether there is one.
     unasked = error is None and find_spec("pynvml") is None and not module_loaded()
     if error not in _NO_DRIVER and not unasked:
         return ()

@@ -1,6 +1,6 @@
 """The index of a store: an SQLite file with the light form of each record, made from the records.
 
-It is written beside the records whole and in one step, so that no two writers meet in it, and whoever is killed leaves
+It is written beside the records whole and in one step, so that no two writers meet in it, and a killed one leaves
 the old one. It is only ever a saving of time: a damaged index is made again, and a store that cannot be written is read
 without one.
 """

@@ -76,7 +76,7 @@ def apply(plan: Plan, scheduler: Scheduler, store: Store, now: datetime) -> Iter
         elif state.out:
             yield f"{step.machine}: somebody else took it out of service ({state.reason or state.state}); left alone"
         else:
-            # Written first: whoever is interrupted leaves a note of a drain that may have happened, not the reverse.
+            # Written first: an interrupted command leaves a note of a drain that may have happened, not the reverse.
             at = now.isoformat(timespec="seconds")
             drain = Drain(step.machine, scheduler.name, step.action, step.cause, at, step.commands)
             save_json(drain, store.folder / _DRAINS, _file(drain))

@@ -255,6 +255,7 @@ def on_machine_of(monkeypatch: pytest.MonkeyPatch) -> Callable[..., DescribedGpu
     return be
 
 
+@pytest.mark.devices(kind="logical-cpu")
 @pytest.mark.parametrize("count", [1, 2, 8])
 def test_cards_without_a_driver_fail_with_one_cause(
     devices: Devices, on_machine_of: Callable[..., DescribedGpus], count: int

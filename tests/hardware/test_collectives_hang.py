@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from threading import Event
 from typing import Any
+from weakref import ref
 
 import pytest
 from numpy.typing import NDArray
@@ -74,3 +76,15 @@ def test_a_call_is_given_up_and_the_next_one_is_not() -> None:
     with pytest.raises(NeverReturns, match=r"0\.01 s"):
         limited.run(lambda: int(Event().wait()), 0.01)
     assert limited.run(lambda: 2, 60.0) == 2
+
+
+def test_a_call_that_is_done_holds_nothing() -> None:
+    class Tensor:
+        pass
+
+    limited: Limited[Tensor] = Limited()
+    held = ref(limited.run(Tensor, 60.0))
+    deadline = time.monotonic() + 60.0
+    while held() is not None and time.monotonic() < deadline:
+        time.sleep(0.01)  # the thread still has to let go of it
+    assert held() is None

@@ -44,3 +44,4 @@ def _work(calls: SimpleQueue[_Call[_T]]) -> None:
             future.set_result(call())
         except BaseException as error:  # noqa: BLE001 - raised where the call was made
             future.set_exception(error)
+        del call, future  # the tensors in them, until the next call comes
