@@ -108,7 +108,12 @@ def rearranging(search: Search, join: Step) -> Step | None:
 
 
 def is_rearranged(search: Search, step: Step) -> bool:
-    """Whether a step that outputs are only moved from makes numbers that the reference's outputs have too."""
+    """Whether a step that outputs are only moved from makes numbers that the reference's outputs have too.
+
+    A choice of other rows makes numbers that the outputs need not have: those that it chooses from are the reference's.
+    """
+    if step.kind in _CHOICES and search.status.get(step.inputs[0], "differs") != "differs":
+        return True
     reached = set(step.outputs)
     for each in search.steps[search.order[id(step)] :]:
         if each.kind in MOVES and reached.intersection(each.inputs):
