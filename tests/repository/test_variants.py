@@ -106,14 +106,14 @@ def environments(file: str, name: str, kind: str, number: int, commits: int = 1)
     return [each for each in ALL if variants.runs_in(each, file, name, kind, number, commits)]
 
 
-def test_a_variant_runs_in_one_environment_and_within_three_commits_in_each() -> None:
+def test_a_variant_runs_in_one_environment_and_within_six_commits_in_each() -> None:
     for name in NAMES:
-        chosen = [environments(FILE, name, "variant", number) for number in (100, 101, 102)]
+        chosen = [environments(FILE, name, "variant", number) for number in range(100, 106)]
         assert sorted(itertools.chain(*chosen)) == ["kernels", "long", "softgpu"], name
-        assert all(len(each) == 1 for each in chosen)
+        assert all(len(each) + len(other) == 1 for each, other in itertools.pairwise(chosen))
     shares = [sum(environments(FILE, name, "variant", 7) == [each] for name in NAMES) for each in ALL]
     assert shares[0] == 0
-    assert all(70 < share < 130 for share in shares[1:]), shares
+    assert all(30 < share < 70 for share in shares[1:]), shares
 
 
 def test_a_rotated_case_changes_its_environment_with_each_of_its_turns() -> None:
@@ -127,18 +127,20 @@ def test_what_differs_between_kernels_and_devices_runs_in_each_and_the_rest_now_
     for number in (4, 5):
         assert environments("judgement/test_verify.py", "x", "plain", number) == ["unit", "kernels", "softgpu"]
         assert environments("report/test_x.py", "x", "plain", number) == ["unit"]
-        assert environments("report/test_x.py", "x", "variant", number) == ["long"]
-        assert environments("distribute/test_mirrored.py", "x", "long", number) == ["long"]
+    for file, kind in (("report/test_x.py", "variant"), ("distribute/test_mirrored.py", "long")):
+        assert sorted(environments(file, "x", kind, number) for number in (4, 5)) == [[], ["long"]]
     for name in NAMES:
-        again = [environments(FILE, name, "plain", number)[1:] for number in (4, 5, 6, 7)]
+        again = [environments(FILE, name, "plain", number)[1:] for number in range(4, 12)]
         assert sorted(itertools.chain(*again)) == ["kernels", "softgpu"], name
 
 
 def test_the_long_tests_of_a_file_run_in_one_environment() -> None:
-    checks = [{*environments("checks/test_check_faults.py", name, "long", 4)} for name in NAMES]
-    assert set().union(*checks) in ({"kernels"}, {"long"})
-    other = environments("checks/test_check_faults.py", NAMES[0], "long", 5)
-    assert {*other, *checks[0]} == {"kernels", "long"}
+    chosen = []
+    for number in range(4, 8):
+        checks = [environments("checks/test_check_faults.py", name, "long", number) for name in NAMES]
+        assert checks == [checks[0]] * len(checks)
+        chosen += checks[0]
+    assert sorted(chosen) == ["kernels", "long"]
 
 
 def test_every_folder_and_file_that_is_named_is_there() -> None:

@@ -8,10 +8,11 @@ Where each case of a test takes long, its author names the cases that plain tox 
 - ``@pytest.mark.rotated(8)`` is for tests of many cases: all are variants, and a commit runs an eighth of them. Eight
   commits in succession run all. Beside ``cases``, it rotates those that plain tox does not try.
 
-A variant runs in one environment per commit: on logical CPUs (``long``), with TensorFlow's own kernels (``kernels``) or
-on software GPUs (``softgpu``). A hash of its name and the number of the commit choose which, so that three commits in
-succession run it in each. ``kernels`` and ``softgpu`` also run those tests of plain tox again that depend on kernels
-and devices (``IN_EACH``); of the others a commit runs a quarter in each, so that four in succession run all in both.
+A variant runs in one environment at most per commit: on logical CPUs (``long``), with TensorFlow's own kernels
+(``kernels``) or on software GPUs (``softgpu``). A hash of its name and the number of the commit choose which. It rests
+in every second commit, so that six in succession run it in each. Long tests rest likewise. ``kernels`` and ``softgpu``
+also run those tests of plain tox again that depend on kernels and devices (``IN_EACH``); of the others a commit runs an
+eighth in each, so that eight in succession run all in both.
 The header of a session has the number: ``HARNESS_VARIANTS=NUMBER`` repeats its choice, and with
 ``HARNESS_VARIANTS=all`` an environment runs all that it can. Without ``--environment``, pytest runs every case.
 """
@@ -45,8 +46,10 @@ ENVIRONMENTS: dict[str, tuple[str, ...]] = {
 }  # fmt: skip
 _OF_VARIANTS = ("long", "kernels", "softgpu")
 _OF_LONG_TESTS = ("long", "kernels")
-#: Two of four commits run a test of plain tox in plain tox alone.
-_OF_REPETITIONS = ("kernels", "unit", "softgpu", "unit")
+#: No environment runs it in this commit, except plain tox, which runs all plain tests.
+_RESTS = "unit"
+#: Six of eight commits run a test of plain tox in plain tox alone.
+_OF_REPETITIONS = ("kernels", *3 * (_RESTS,), "softgpu", *3 * (_RESTS,))
 #: Evidence, values, placement, one fault of each class, and generated programs depend on kernels and devices.
 IN_EACH = (
     "evidence", "faults/test_planted_faults.py", "programs",
@@ -107,8 +110,10 @@ def runs_in(environment: str, file: str, name: str, kind: str, turn: _Choice, co
         return environment_of(name, _OF_REPETITIONS, turn) == environment
     candidates = _OF_LONG_TESTS if kind == "long" else _OF_VARIANTS
     able = [each for each in candidates if _is_below(file, ENVIRONMENTS[each])]
+    # A case that waits for its turn does not rest as well.
+    turns = able if commits > 1 else [each for one in able for each in (one, _RESTS)]
     # Long tests of a file share what takes long.
-    return environment_of(file if kind == "long" else name, able, turn // commits) == environment
+    return environment_of(file if kind == "long" else name, turns, turn // commits) == environment
 
 
 def _is_below(file: str, folders: Sequence[str]) -> bool:
