@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass, field
+from html import escape
 from typing import TYPE_CHECKING
 
+from harness.plural import plural
 from harness.records import Exercised, Finding, Verdict
 
 _THIS_HOST = re.compile(r"/job:localhost/replica:0/task:0/device:(?=[A-Z]+:\d)")
@@ -16,8 +18,10 @@ VALUE_KINDS = frozenset({"value", "shape", "dtype", "gradient", "missing-gradien
 PLACE_KINDS = frozenset(
     {"op-placement", "gradient-placement", "unused-device", "variable-placement", "transfer", "shared-gpu"}
 )
-#: So many of the lines that follow from a finding are printed.
-_SHOWN = 3
+#: So many findings are printed, and lines of evidence for the first: with the verdict, ten lines at most.
+_FINDINGS, _EVIDENCE = 3, 2
+#: How the list of what is not the cause begins, which everything shows.
+_REFUSED = ("Ruled out: ", "Not tried")
 
 if TYPE_CHECKING:
     from harness.evidence.trace import Trace
@@ -71,25 +75,44 @@ class Verification:
     def __str__(self) -> str:
         return "\n".join([f"{self.verdict}: {self.reason}", f"exercised: {self.exercised}", *self.lines()])
 
-    def lines(self) -> list[str]:
-        """The findings, one line each, with what follows from them folded."""
-        lines = []
-        for finding in self.findings:
+    def __repr__(self) -> str:
+        return f"<Verification {self.verdict}: {self.reason} ({self.exercised})>"
+
+    def _repr_html_(self) -> str:
+        """What a notebook shows: the verdict, its sentence, what it is based on, and the findings."""
+        colour = {Verdict.PASS: "#1a7f37", Verdict.FAIL: "#cf222e"}.get(self.verdict, "#9a6700")
+        rows = "".join(f"<li>{escape(line.strip())}</li>" for line in self.lines())
+        findings = f"<ul>{rows}</ul>" if rows else ""
+        verdict = f'<b style="color:{colour}">{self.verdict}</b>'
+        return f"<div>{verdict}: {escape(self.reason)}<br><small>{escape(str(self.exercised))}</small>{findings}</div>"
+
+    def lines(self, *, everything: bool = False) -> list[str]:
+        """The findings, one line each: the most important, with two lines of evidence, or everything."""
+        lines: list[str] = []
+        shown = self.findings if everything else self.findings[:_FINDINGS]
+        for finding in shown:
             # The first line of a failure has said what its cause is.
-            told = finding.kind in VALUE_KINDS and self.reason.startswith(finding.message.rstrip("."))
-            lines.append(describe(finding, told=told))
+            lines.append(describe(finding, told=not everything and self._is_told(finding)))
             if finding.next_step:
                 lines.append(f"  next: {finding.next_step}")
-            if finding.kind in VALUE_KINDS and len(finding.follows) > 1:
-                lines.extend(f"  - {line}" for line in finding.follows[:_SHOWN])
-                more = len(finding.follows) - _SHOWN
-                lines.extend([f"  - and {more:,} more (see .follows of the finding)"] if more > 0 else [])
+            evidence = finding.follows
+            if not everything:
+                evidence = evidence if finding is self.findings[0] and finding.kind in VALUE_KINDS else ()
+                evidence = tuple(line for line in evidence if not line.startswith(("[", *_REFUSED)))[:_EVIDENCE]
+            lines.extend(f"  - {line}" for line in evidence)
+        rest = len(self.findings) - len(shown)
+        lines.extend([f"and {plural(rest, 'more finding')} (see .findings; pytest -v prints all)"] if rest else [])
         return lines
+
+    def _is_told(self, finding: Finding) -> bool:
+        """Whether the verdict's line has said this."""
+        fault = finding.message.partition("; ")[0].rstrip(".")
+        return finding.kind in VALUE_KINDS | PLACE_KINDS and fault.casefold() in self.reason.casefold()
 
 
 def describe(finding: Finding, *, told: bool = False) -> str:
     """A finding in one line, without its message if that was ``told`` before."""
-    place = f" on {finding.device}" if finding.device else ""
+    place = f" on {finding.device}" if finding.device and finding.device not in finding.place else ""
     values = f"expected {finding.expected}, found {finding.found}"
     text = values if told else f"{finding.message} ({values})"
     # Devices of this host need no more than their kind and number.

@@ -207,13 +207,6 @@ def assert_parallel(*args: Any, **kwargs: Any) -> Verification:
     lines = [f"{verification.verdict}: {verification.reason}"]
     lines.extend(f"  {line}" for line in verification.lines())
     lines.append(f"  exercised: {verification.exercised}")
-    devices = kwargs.get("devices") or current() or ()
-    spec = getattr(devices, "spec", "")
-    names = ", ".join(device.parsed.short for device in devices)
-    lines.append(
-        f"  replay: harness.configure({spec!r}), then harness.verify with the same callables and inputs, "
-        f"devices {names}, seed={kwargs.get('seed', 0)}; the .traces of the returned result show where each op ran"
-    )
     raise VerificationError("\n".join(lines), verification.findings, verification)
 
 

@@ -315,6 +315,7 @@ def pytest_runtest_makereport(
     if not needs and not watch.verifications:
         return report
     from harness.devices.needs import describe
+    from harness.judgement.verification import Verification
     from harness.records import Exercised
     from harness.report.session import DeviceUse
 
@@ -326,6 +327,9 @@ def pytest_runtest_makereport(
     )
     watch.reset()
     setattr(report, _REPORT, asdict(use))
+    found = getattr(call.excinfo.value if call.excinfo else None, "verification", None)
+    if isinstance(found, Verification) and item.config.get_verbosity() > 0:
+        report.sections.append(("Findings", "\n".join(found.lines(everything=True))))
     if state.lacking is not None and call.when == "setup" and report.skipped:
         # Point at the test, not at the line of this file that found its needs unmet.
         path, line, _ = item.reportinfo()

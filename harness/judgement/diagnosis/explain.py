@@ -70,9 +70,9 @@ def _finding(cause: Cause | None, group: Sequence[Question]) -> Finding:
     names = list(dict.fromkeys(finding.where for finding in findings))
     where = names[0]
     message = f"{_sentence(cause, question, first)}. {_evidence(names, first)}"
-    if cause is None and question.refused:
-        message = f"{message}. {question.refused}"
     follows = tuple(describe(finding) for each in group for finding in each.findings)
+    if cause is None and question.refused:
+        follows = (question.refused, *follows)
     return replace(
         first,
         kind=kind,
