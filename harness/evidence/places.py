@@ -36,7 +36,7 @@ _CALLER = "harness.judgement.runs"
 
 
 def place_of_call() -> str | None:
-    """``file.py:12`` of the innermost frame of the user's program, or ``None``."""
+    """``src/model.py:12`` of the innermost frame of the user's program, or ``None``."""
     return next(_places(), None)
 
 
@@ -62,15 +62,32 @@ def in_users(module: str, file: str) -> bool:
     first, *rest = module.split(".")
     if first in _LIBRARIES or (first == "harness" and rest and rest[0] in _ROOMS):
         return False
-    if file.startswith("<") or "__autograph_generated_file" in file:
+    if (file.startswith("<") and not _cell(file)) or "__autograph_generated_file" in file:
         return False
     return not file.startswith(_STANDARD) or "site-packages" in file
 
 
 @lru_cache(maxsize=4096)
 def place(file: str, line: int) -> str:
-    """``file.py:12``."""
-    return f"{Path(file).name}:{line}"
+    """``src/model.py:12``: a file by its way from the working directory, so that editors and terminals open it.
+
+    A file of an installed package begins with the package, a cell of a notebook is ``In[3]:12``, and a file that is
+    elsewhere has its name alone.
+    """
+    if number := _cell(file):
+        return f"In[{number}]:{line}"
+    path = Path(file)
+    if (package := _PACKAGE.search(path.as_posix())) is not None:
+        return f"{path.as_posix()[package.start(1) :]}:{line}"
+    here = Path.cwd()
+    return f"{path.relative_to(here).as_posix() if path.is_relative_to(here) else path.name}:{line}"
+
+
+def _cell(file: str) -> int:
+    """The number of the cell that IPython keeps in this file, or 0."""
+    shell = sys.modules["IPython"].get_ipython() if "IPython" in sys.modules else None
+    numbers = getattr(getattr(shell, "compile", None), "_filename_map", {})
+    return int(numbers.get(file, 0))
 
 
 @lru_cache(maxsize=4096)

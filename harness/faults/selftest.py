@@ -34,7 +34,7 @@ _LIMIT_S = 600.0
 SELFTEST_SCHEMA_VERSION = 1
 
 #: A line of a program of the catalogue, as a message names it.
-_LINE = re.compile(r"\w+\.py:\d+")
+_LINE = re.compile(r"[\w./-]+\.py:\d+")
 #: Kinds of finding of faults whose first divergent op is looked for.
 _OF_VALUES = frozenset({"value", "gradient", "missing-gradient", "shape", "dtype"})
 #: What the first line says where no known cause gives the numbers: so, or which op or step was the first to differ.

@@ -18,7 +18,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from harness import session as library_session
-from harness.pytest_plugin import gate, speed
+from harness.pytest_plugin import annotate, gate, speed
+from harness.pytest_plugin.early import AfterImport
 from harness.pytest_plugin.watch import Watch
 
 if TYPE_CHECKING:
@@ -62,6 +63,8 @@ class _State:
     started_by: str | None = None
     #: Why the running test was found to lack devices.
     lacking: str | None = None
+    #: What configures the devices when TensorFlow is imported, where they were asked for by name.
+    early: AfterImport | None = None
     #: What was verified and not yet reported.
     watch: Watch = field(default_factory=Watch)
 
@@ -104,6 +107,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         help="when the fixture `verify` fails, save the inputs, variables and seed in this folder, for "
         "`harness replay`",
     )
+    annotate.add_options(group)
     speed.add_options(group)
     gate.add_options(group)
     parser.addini(INI_DEVICES, f"devices for this session, as for {OPTION_DEVICES}", default="")
@@ -121,6 +125,7 @@ def pytest_configure(config: pytest.Config) -> None:
     config.pluginmanager.register(_Summary(), "harness-summary")
     speed.register(config)
     gate.register(config)
+    annotate.register(config)
     folder = config.getoption(OPTION_SAVE)
     if folder is not None and (not folder or (Path(folder).exists() and not Path(folder).is_dir())):
         raise pytest.UsageError(
@@ -135,11 +140,17 @@ def pytest_configure(config: pytest.Config) -> None:
         resolve(spec)
     except UsageError as error:
         raise pytest.UsageError(f"{error} (from {origin})") from error
+    # So that a test file may build a model when it is imported. The controller of xdist imports none.
+    is_controller = getattr(config.option, "numprocesses", None) and not hasattr(config, "workerinput")
+    if not (is_controller or config.option.collectonly):
+        state.early = AfterImport("tensorflow", lambda: _configure(state))
 
 
 def pytest_unconfigure(config: pytest.Config) -> None:
     """Undo what :func:`pytest_configure` told the library."""
     state = config.stash.get(_STATE, None)
+    if state is not None and state.early is not None:
+        state.early.forget()
     if state is not None and state.watch.observe in library_session.observers:
         library_session.observers.remove(state.watch.observe)
         library_session.devices = library_session.root = None
@@ -325,6 +336,8 @@ def pytest_runtest_makereport(
     use = DeviceUse(
         needs, configured, watch.verifications, watch.exercised or Exercised(), watch.unpassed, tuple(watch.warned)
     )
+    # What a test that passes finds wrong, it wants to find.
+    annotate.attach(report, item, [*watch.warnings, *(watch.failures if report.failed else ())])
     watch.reset()
     setattr(report, _REPORT, asdict(use))
     found = getattr(call.excinfo.value if call.excinfo else None, "verification", None)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 if TYPE_CHECKING:
-    from harness.records import Exercised
+    from harness.records import Exercised, Finding
 
 #: A test that reads one of these knows how a verification ended.
 _OUTCOME = frozenset({"verdict", "passed", "reason", "findings"})
@@ -26,6 +26,9 @@ class Watch:
         self.exercised: Exercised | None = None
         #: What the verifications that passed with warnings say.
         self.warned: list[str] = []
+        #: The findings of those that passed with warnings, and of those that did not pass.
+        self.warnings: list[Finding] = []
+        self.failures: list[Finding] = []
         #: The outcomes that no test has read, by an ascending number.
         self._unread: dict[int, str] = {}
         #: Those of them that are from a fixture of several tests: any of these may read them.
@@ -39,9 +42,11 @@ class Watch:
         self.exercised = exercised if self.exercised is None else self.exercised + exercised
         if str(verification.verdict) == "WARN":
             messages = (f"[{finding.code} {finding.kind}] {finding.message}" for finding in verification.findings)
+            self.warnings += verification.findings
             self.warned.append("; ".join([verification.reason, *messages]))
         if not verification.passed:
             self.unpassed += 1
+            self.failures += verification.findings
             self._number += 1
             test, _, phase = os.environ.get(_RUNNING, "").rpartition(" ")
             of_fixture = f" (in a fixture, {phase.strip('()')} of {test})" if test and phase != "(call)" else ""
@@ -96,6 +101,7 @@ class Watch:
     def reset(self) -> None:
         """Start counting again."""
         self.verifications, self.unpassed, self.exercised, self.warned = 0, 0, None, []
+        self.warnings, self.failures = [], []
 
 
 def _note_reading(verification: Any, unread: dict[int, str], number: int) -> None:

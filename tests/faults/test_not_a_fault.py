@@ -72,4 +72,4 @@ def test_randomness_that_both_programs_leave_unseeded_proves_nothing(
 
     verification = harness.verify(parallel, reference, {"x": sample(8, 5)}, devices=four_cpus)
     assert verification.verdict is harness.Verdict.UNKNOWN, verification
-    assert "RandomUniform (test_not_a_fault.py:" in verification.reason
+    assert "RandomUniform (tests/faults/test_not_a_fault.py:" in verification.reason

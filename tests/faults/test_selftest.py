@@ -229,7 +229,7 @@ def test_the_place_of_a_fault_is_the_first_op_that_its_twin_does_not_run() -> No
         (right, right, None),
     ):
         found = lines_at_fault(case(parallel, twin), case(parallel, twin))
-        wanted = f"test_selftest.py:{parallel.__code__.co_firstlineno + line - 1}" if line else None
+        wanted = f"tests/faults/test_selftest.py:{parallel.__code__.co_firstlineno + line - 1}" if line else None
         assert wanted in found if wanted else not found, (parallel.__name__, found)
 
 

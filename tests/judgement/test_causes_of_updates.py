@@ -310,6 +310,6 @@ def test_a_write_that_is_missing_is_named_by_the_references_line(devices: Device
     if not cleared:
         assert re.match(
             r"Variable total is updated once instead of twice: the reference's update 2 of 2 "
-            r"\(test_causes_of_updates\.py:\d+\) is missing",
+            r"\(tests/judgement/test_causes_of_updates\.py:\d+\) is missing",
             found.reason,
         ), found

@@ -112,7 +112,7 @@ def test_the_line_of_an_op_without_a_kernel_is_that_which_made_it_in_its_graph()
     message = _IN_GRAPH.replace("while/pfor/body/SetItem", "no_kernel").replace("__inference_step_3152", name)
     source, start = inspect.getsourcelines(step.python_function)
     line = start + next(number for number, text in enumerate(source) if "# made here" in text)
-    assert place_of_raised(ValueError(message)) == f"test_error_line.py:{line}"
+    assert place_of_raised(ValueError(message)) == f"tests/judgement/test_error_line.py:{line}"
     assert place_of_raised(ValueError(message.replace("no_kernel", "another"))) is None
     assert place_of_raised(ValueError("no op")) is None
 

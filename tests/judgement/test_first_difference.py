@@ -82,7 +82,7 @@ def verified(devices: Devices, tower: Tower, join: Callable[[Any], Any], wrong: 
         (
             cut,
             by_rows,
-            r"the first op that differs is Mul, which reads the result of .*Sub \(test_first_difference.py:\d+\)",
+            r"the first op that differs is Mul, which reads the result of .*Sub \(\S*test_first_difference.py:\d+\)",
         ),
         (activated, tf.add_n, r"is Softplus on .*: its inputs equal the reference's.*; the reference runs Tanh \("),
         (contracted, tf.add_n, r"is AddV2 on .*: it reads the constant 0\.3 where the reference reads 0"),

@@ -171,7 +171,7 @@ def test_backward_ops_have_the_lines_of_their_forward_ops_and_those_without_a_gr
     assert back.gradient_of == "Tanh"
     assert back.places == tanh.places
     assert times.gradient_of == "doubled"
-    assert times.place == f"test_first_gradient.py:{line_of(doubled)}"
+    assert times.place == f"tests/judgement/test_first_gradient.py:{line_of(doubled)}"
     assert steps.played.issuperset(tanh.outputs)
     assert not steps.played.intersection(exp.outputs)
     assert lost is not None

@@ -20,7 +20,7 @@ def _line(fn: Callable[..., Any], marker: str) -> str:
     """``file.py:12`` of the line of a function that ends with a comment."""
     lines, first = inspect.getsourcelines(fn)
     [number] = [first + index for index, line in enumerate(lines) if line.rstrip().endswith(f"# {marker}")]
-    return f"test_places_of_findings.py:{number}"
+    return f"tests/judgement/test_places_of_findings.py:{number}"
 
 
 @pytest.mark.parametrize("graph", [False, True], ids=["plain", "tf.function"])

@@ -129,7 +129,7 @@ def test_a_saved_failure_brings_its_inputs_and_variables(
     saved = re.search(r"Replay: harness replay (.*\.npz)$", failed.reason)
     assert saved is not None, failed
     case = SavedCase.load(Path(saved[1]))
-    assert case.place.startswith("test_shrinking.py:")
+    assert case.place.startswith("tests/judgement/test_shrinking.py:")
     assert case.command[1:3] == ["-m", "pytest"]
     # A test's name is relative to pytest's root, which is not the folder that pytest was started in.
     assert case.command[3].startswith(f"{Path(__file__).resolve()}::test_a_saved_failure")

@@ -80,7 +80,7 @@ def test_threads_on_one_gpu_are_found_and_on_logical_cpus_nothing_is_wrong_with_
     assert "shared-gpu" in kinds, found
     assert found.verdict is Verdict.FAIL, found
     first = found.reason.splitlines()[0]
-    assert first.startswith("Threads ran eager ops on GPU:0 at the same time (test_threads_on_one_gpu.py:"), found
+    assert first.startswith("Threads ran eager ops on GPU:0 at the same time (tests/judgement/test_threads"), found
     assert "give each thread a GPU of its own, or call a tf.function" in first, found
 
 

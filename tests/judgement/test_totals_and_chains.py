@@ -163,7 +163,7 @@ def test_the_write_that_overwrites_what_another_shard_added_is_named(devices: De
 
     assert wrong.verdict is Verdict.FAIL
     assert "it overwrites " in wrong.reason
-    assert ", which no op has read (test_totals_and_chains.py:" in wrong.reason
+    assert ", which no op has read (tests/judgement/test_totals_and_chains.py:" in wrong.reason
     assert "training step" not in wrong.reason
     assert right.verdict is Verdict.PASS, right.reason
 

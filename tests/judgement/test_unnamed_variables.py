@@ -93,7 +93,7 @@ def test_a_variable_that_the_reference_only_reads_is_not_to_be_updated(devices: 
     found = _verified(devices[:1], parallel, reference)
     assert found.verdict is (Verdict.FAIL if too_many else Verdict.PASS), found
     if too_many:
-        assert "frozen is updated, but the reference does not update it (test_unnamed_variables.py:" in found.reason
+        assert "frozen is updated, but the reference does not update it (tests/judgement/test_unnamed" in found.reason
 
 
 def test_what_follows_from_an_update_too_many_is_not_another_cause(devices: Devices) -> None:

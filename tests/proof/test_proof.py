@@ -112,7 +112,7 @@ def test_a_refutation_says_why() -> None:
     assert (uneven.why, uneven.refuted) == ("shards have the weights 1/18 and 1/30", True)
     assert (less.why, less.refuted) == ("only rows [0, 6) of 8 are summed", True)
     assert (more.why, more.refuted) == ("4 times the reference's", True)
-    assert less.place.startswith("test_proof.py:")
+    assert less.place.startswith("tests/proof/test_proof.py:")
 
 
 def test_what_is_assumed_is_said_and_nothing_else_is_assumed() -> None:

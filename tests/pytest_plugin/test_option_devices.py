@@ -175,7 +175,7 @@ def test_devices_that_were_asked_for_and_are_not_there_are_an_error_and_never_a_
     result.stdout.no_fnmatch_line("*plugin.py*")
 
 
-def test_a_test_file_that_starts_tensorflow_when_it_is_imported_is_told_so(
+def test_a_test_file_may_start_tensorflow_when_it_is_imported_if_the_devices_are_named(
     pytester: pytest.Pytester, inner_pytest: Session
 ) -> None:
     pytester.makepyfile(
@@ -184,10 +184,11 @@ def test_a_test_file_that_starts_tensorflow_when_it_is_imported_is_told_so(
         tf.config.list_logical_devices()
 
         def test_devices(devices):
-            pass
+            assert len(tf.config.list_logical_devices()) == 1 + len(devices)
         """
     )
-    result = inner_pytest("--harness-devices=cpu:2")
+    inner_pytest("--harness-devices=cpu:2").assert_outcomes(passed=1)
+    result = inner_pytest()
     result.assert_outcomes(errors=1)
     result.stdout.fnmatch_lines(
         [
@@ -213,10 +214,11 @@ def test_a_test_that_loads_and_starts_tensorflow_too_early_is_named(
             pass
         """
     )
-    result = inner_pytest("--harness-devices=cpu:2")
+    result = inner_pytest()
     result.assert_outcomes(passed=2, errors=1)
     result.stdout.fnmatch_lines([f"TensorFlow was started by {path.name}::test_early; let this test use the fixture *"])
-    inner_pytest("--harness-devices=cpu:2", "-k", "devices").assert_outcomes(passed=1, deselected=2)
+    inner_pytest("-k", "devices").assert_outcomes(passed=1, deselected=2)
+    inner_pytest("--harness-devices=cpu:2").assert_outcomes(passed=3)
 
 
 def test_a_file_where_failures_are_to_be_saved_is_refused_before_anything_runs(

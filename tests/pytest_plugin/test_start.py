@@ -46,6 +46,8 @@ def test_unused_it_loads_nothing_but_itself(pytester: pytest.Pytester, monkeypat
         "harness",
         "harness.pytest_plugin",
         "harness.pytest_plugin.plugin",
+        "harness.pytest_plugin.annotate",
+        "harness.pytest_plugin.early",
         "harness.pytest_plugin.gate",
         "harness.pytest_plugin.speed",
         "harness.pytest_plugin.watch",

@@ -35,6 +35,11 @@ def test_a_public_name_is_importable_and_documented(name: str) -> None:
     assert name in dir(harness)
 
 
+def test_completion_offers_public_names_alone() -> None:
+    assert set(dir(harness)) == {*harness.__all__, "__version__"}
+    assert dir(harness.distribute) == sorted(harness.distribute.__all__)
+
+
 def test_an_unknown_name_is_refused_with_the_names_that_there_are() -> None:
     with pytest.raises(AttributeError, match=r"has no attribute 'verfiy'; public names: Device, .*, verify$"):
         importlib.import_module("harness").verfiy  # noqa: B018
