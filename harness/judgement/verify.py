@@ -7,7 +7,7 @@ import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, ParamSpec
 
 import numpy as np
 
@@ -31,6 +31,7 @@ from harness.parallel.one_device import on_first_device
 from harness.records import Verdict
 from harness.session import observed
 
+_Given = ParamSpec("_Given")
 #: One program is verified at a time: a trace sees the ops of all threads. Calls in other threads wait for their turn.
 _turn = threading.RLock()
 #: Tell functions whose body does not run when they are called.
@@ -194,6 +195,19 @@ def verify(
         return observed(verification)
 
 
+def _like(
+    other: Callable[_Given, Verification],
+) -> Callable[[Callable[..., Verification]], Callable[_Given, Verification]]:
+    """Give a function the signature of another one, for editors and ``help`` too."""
+
+    def signed(function: Callable[..., Verification]) -> Callable[_Given, Verification]:
+        function.__signature__ = inspect.signature(other)  # type: ignore[attr-defined]
+        return function
+
+    return signed
+
+
+@_like(verify)
 def assert_parallel(*args: Any, **kwargs: Any) -> Verification:
     """:func:`verify` with the same arguments; raises unless it passes.
 

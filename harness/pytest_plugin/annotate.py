@@ -50,7 +50,7 @@ def attach(report: pytest.TestReport, item: pytest.Item, findings: Sequence[Find
     """Attach findings of a test to its report, in plain values; JUnit files then have them as properties."""
     if not findings:
         return
-    from harness.report.annotations import Note
+    from harness.report.review import Note
 
     path, line, _ = item.reportinfo()
     root = item.config.invocation_params.dir
@@ -78,21 +78,21 @@ class _Annotations:
         if not self.wanted:
             return
         from harness import __version__
-        from harness.report import annotations
+        from harness.report import review
 
-        notes = annotations.most_important(annotations.Note(*plain) for plain in self.notes)
+        notes = review.most_important(review.Note(*plain) for plain in self.notes)
         notes = [replace(note, file=f"{self._folder()}{note.file}") for note in notes]
         if "github" in self.wanted:
-            for line in annotations.github(notes):
+            for line in review.github(notes):
                 terminalreporter.line(line)
             if summary := os.environ.get("GITHUB_STEP_SUMMARY"):
-                totals = self.config.pluginmanager.get_plugin("harness-summary").totals
-                text = annotations.summary(notes, totals.lines() if totals is not None else [])
+                totals = getattr(self.config.pluginmanager.get_plugin("harness-summary"), "totals", None)
+                text = review.summary(notes, totals.lines() if totals is not None else [])
                 self._write(terminalreporter, summary, text, append=True)
         if file := self.wanted.get("gitlab"):
-            self._write(terminalreporter, file, annotations.gitlab(notes))
+            self._write(terminalreporter, file, review.gitlab(notes))
         if file := self.wanted.get("sarif"):
-            self._write(terminalreporter, file, annotations.sarif(notes, __version__))
+            self._write(terminalreporter, file, review.sarif(notes, __version__))
 
     def _folder(self) -> str:
         """The way from the top of the repository, where the service knows it, to the working directory."""

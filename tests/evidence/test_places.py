@@ -33,7 +33,7 @@ def test_a_line_is_named_by_its_way_from_the_working_directory(tmp_path: Path, m
 def test_a_cell_of_a_notebook_is_named_and_is_the_users(monkeypatch: pytest.MonkeyPatch) -> None:
     numbers = {"/tmp/ipykernel_7/1234.py": 3, "<ipython-input-4-0a1b>": 4}
     shell = SimpleNamespace(compile=SimpleNamespace(_filename_map=numbers))
-    monkeypatch.setitem(sys.modules, "IPython", SimpleNamespace(get_ipython=lambda: shell))  # type: ignore[arg-type]
+    monkeypatch.setitem(sys.modules, "IPython", SimpleNamespace(get_ipython=lambda: shell))
     assert places.place("/tmp/ipykernel_7/1234.py", 12) == "In[3]:12"
     assert places.in_users("__main__", "<ipython-input-4-0a1b>")
     assert not places.in_users("__main__", "<string>")

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable
 from typing import Any
 
@@ -299,6 +300,10 @@ def test_a_training_step_that_returns_its_gradients_is_judged_by_its_own_backwar
     found = verify(parallel, step(fn), {"x": X}, devices=devices, variables=[weights])
     assert kinds(found) == (set() if colocate else {"gradient-placement"})
     assert found.exercised.gradient_ops > 0
+
+
+def test_assert_parallel_has_the_signature_of_verify() -> None:
+    assert inspect.signature(assert_parallel) == inspect.signature(verify)
 
 
 def test_assert_parallel_raises_with_the_findings_in_ten_lines_at_most(devices: Devices) -> None:

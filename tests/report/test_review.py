@@ -6,8 +6,8 @@ import json
 from typing import Any
 
 from harness import Finding, Verdict
-from harness.report import annotations
-from harness.report.annotations import Note
+from harness.report import review
+from harness.report.review import Note
 
 PLACE = ("tests/test_model.py", 7)
 
@@ -29,29 +29,29 @@ def test_a_note_is_at_the_line_at_fault_or_else_at_the_test() -> None:
 def test_ten_findings_and_a_line_for_the_rest_failures_first_and_each_once() -> None:
     warning = finding("gradient-placement", "moved (b.py:1)", severity=Verdict.WARN)
     found = [warning, *(finding(message=f"Rows (a.py:{line})") for line in range(12) for _ in range(2))]
-    notes = annotations.most_important(Note.of(each, "test_a", PLACE) for each in found)
+    notes = review.most_important(Note.of(each, "test_a", PLACE) for each in found)
     assert [note.line for note in notes] == [*range(12), 1]
-    lines = annotations.github(notes)
+    lines = review.github(notes)
     assert len(lines) == 11
     assert lines[0] == "::error file=a.py,line=0,title=H104 value::Rows (a.py:0)"
     assert lines[-1] == "::notice title=harness::and 3 more findings, see the log of the tests"
-    assert annotations.github(notes[-1:])[0].startswith("::warning file=b.py,line=1,")
+    assert review.github(notes[-1:])[0].startswith("::warning file=b.py,line=1,")
 
 
 def test_properties_and_messages_are_escaped() -> None:
     note = Note("H104", "a,b:c", "50 %\nof <b>all</b> | `rows`", "a,b.py", 3, "test_a", True)
-    assert annotations.github([note]) == [
+    assert review.github([note]) == [
         "::error file=a%2Cb.py,line=3,title=H104 a%2Cb%3Ac::50 %25%0Aof <b>all</b> | `rows`"
     ]
-    row = annotations.summary([note], []).splitlines()[4]
+    row = review.summary([note], []).splitlines()[4]
     assert row == r"| H104 a,b:c | `a,b.py:3` | 50 % of \<b\>all\</b\> \| \`rows\` |"
 
 
 def test_a_job_summary_begins_with_the_status_and_stays_below_the_limit() -> None:
     note = Note.of(finding(), "test_a", PLACE)
-    assert annotations.summary([note], ["4 verifications"]).startswith("### Device placement: FAIL: 1 finding\n")
-    assert annotations.summary([], ["4 verifications"]) == "### Device placement: no finding\n\n\n- 4 verifications\n"
-    text = annotations.summary([Note.of(finding(message="x" * 100_000), "test_a", PLACE)] * 30, [])
+    assert review.summary([note], ["4 verifications"]).startswith("### Device placement: FAIL: 1 finding\n")
+    assert review.summary([], ["4 verifications"]) == "### Device placement: no finding\n\n\n- 4 verifications\n"
+    text = review.summary([Note.of(finding(message="x" * 100_000), "test_a", PLACE)] * 30, [])
     assert len(text.encode()) < 2**20
     assert "\nand 25 more findings\n" in text
 
@@ -59,10 +59,10 @@ def test_a_job_summary_begins_with_the_status_and_stays_below_the_limit() -> Non
 def test_reports_of_gitlab_and_sarif_have_the_line_and_a_fingerprint_that_stays() -> None:
     note = Note.of(finding(), "test_a", PLACE)
     moved = Note.of(finding(message="Rows are lost (src/model/__init__.py:25)"), "test_a", PLACE)
-    (entry,) = json.loads(annotations.gitlab([note]))
+    (entry,) = json.loads(review.gitlab([note]))
     assert entry["location"] == {"path": "src/model/__init__.py", "lines": {"begin": 20}}
-    assert entry["fingerprint"] == json.loads(annotations.gitlab([moved]))[0]["fingerprint"]
-    (run,) = json.loads(annotations.sarif([note], "1.2.3"))["runs"]
+    assert entry["fingerprint"] == json.loads(review.gitlab([moved]))[0]["fingerprint"]
+    (run,) = json.loads(review.sarif([note], "1.2.3"))["runs"]
     assert run["tool"]["driver"]["rules"][run["results"][0]["ruleIndex"]]["id"] == "H104"
     where = run["results"][0]["locations"][0]["physicalLocation"]
     assert where == {"artifactLocation": {"uri": "src/model/__init__.py"}, "region": {"startLine": 20}}
