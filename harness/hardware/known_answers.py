@@ -48,17 +48,16 @@ def known_answers(seed: int, index: int, *, on_cpu: bool = False) -> tuple[Known
 
 
 def many_answers(seed: int, index: int, count: int, *, on_cpu: bool = False) -> tuple[KnownAnswer, ...]:
-    """Return for each dtype ``count`` products in one operation, with data for shard ``index``.
+    """Return for each of the programs one that runs it on ``count`` sets of data, with data for shard ``index``.
 
-    The result says of each product in how many runs it was wrong, and should be 0: int64 ``[count]``.
+    The result says of each set in how many runs it was wrong, and should be 0: int64 ``[count]``.
     """
-    random = np.random.default_rng([seed, index, count])
+    sets = [known_answers(seed + 1 + number, index, on_cpu=on_cpu) for number in range(count)]
     made, none = [], np.zeros(count, np.int64)
-    for dtype in ("float32", "float64", "int32") if on_cpu else ("float32", "float64", "float16", "bfloat16"):
-        top = LARGEST[dtype]
-        left, right = (random.integers(-top, top + 1, (count, SIDE, SIDE)) for _ in range(2))
-        arrays = [array.astype(numpy_dtype(dtype)) for array in (left, right, np.matmul(left, right))]
-        made.append(KnownAnswer(many_products(dtype, count), (*arrays, none), none))
+    for answers in zip(*sets, strict=True):
+        arguments = [np.stack(arrays) for arrays in zip(*(each.arrays for each in answers), strict=True)]
+        exact = np.stack([each.expected for each in answers])
+        made.append(KnownAnswer(many(answers[0].operation, count), (*arguments, exact, none), none))
     return tuple(made)
 
 
@@ -86,21 +85,25 @@ def product(dtype: str) -> Operation:
 
 
 @cache
-def many_products(dtype: str, count: int) -> Operation:
-    """Multiply ``count`` pairs of matrices, an op for each, and count the runs in which each product was wrong.
+def many(operation: Operation, count: int) -> Operation:
+    """Run an operation on ``count`` sets of data, an op for each, and count the runs in which each result was wrong.
 
-    The arguments are the factors and the exact products, ``[count, SIDE, SIDE]`` each, and the counts so far.
+    The arguments are those of the operation and the exact results, each ``[count, ...]``, and the counts so far.
     """
 
-    def on_card(lefts: Any, rights: Any, exact: Any, before: Any) -> Any:
-        parts = zip(*(tf.unstack(each, count) for each in (lefts, rights, exact)), strict=True)
-        wrong = [tf.reduce_any(tf.not_equal(tf.linalg.matmul(left, right), known)) for left, right, known in parts]
+    def on_card(*arrays: Any) -> Any:
+        *given, before = arrays
+        wrong = []
+        for *arguments, known in zip(*(tf.unstack(each, count) for each in given), strict=True):
+            wrong.append(tf.reduce_any(tf.not_equal(operation.tensorflow(*arguments), known)))
         return before + tf.stack([tf.cast(each, tf.int64) for each in wrong])
 
-    def reference(lefts: Any, rights: Any, exact: Any, before: Any) -> Any:
-        return before + np.any(np.matmul(lefts, rights) != exact, axis=(1, 2))
+    def reference(*arrays: Any) -> Any:
+        *given, before = arrays
+        wrong = [np.any(operation.reference(*arguments) != known) for *arguments, known in zip(*given, strict=True)]
+        return before + np.array(wrong, np.int64)
 
-    return Operation(product(dtype).name, dtype, "int64", on_card, reference, chained=True)
+    return Operation(operation.name, operation.dtype, "int64", on_card, reference, chained=True)
 
 
 @cache

@@ -13,7 +13,9 @@ from numpy_machine import NumpyMachine, context, gpus, wrong_element
 
 from harness.checking.check import Level
 from harness.hardware.blame import Trial
+from harness.hardware.corruption import measure
 from harness.hardware.corruption.check import CHECK, excluded_rates
+from harness.hardware.corruption.measure import AT_ONCE
 from harness.hardware.machine import Mismatch, Operation, Pattern
 from harness.records import Verdict
 
@@ -69,9 +71,10 @@ def test_a_pass_states_what_it_excludes_and_standard_excludes_1_in_300_of_each_t
             for text in outcome.scope
             if "less than 1 in" in text
         }
-        products = {name: rate for name, rate in rates.items() if name.startswith("matmul")}
-        assert set(products) == {f"matmul {dtype}" for dtype in ("float32", "float64", "float16", "bfloat16")}
-        assert min(products.values()) >= least
+        products = {f"matmul {dtype}" for dtype in ("float32", "float64", "float16", "bfloat16")}
+        assert set(rates) == {*products, "convolution float32", "permutation and sums int64"}
+        assert min(rates.values()) >= least
+        assert not [text for text in outcome.scope if text.startswith("hint: ")]
         assert f"less than 1 in {min(rates.values()):,} results are wrong, at 95 %" in outcome.reason
 
 
@@ -82,13 +85,28 @@ def test_the_rate_is_that_of_the_binomial_distribution_and_of_the_card_with_the_
     assert pytest.approx((1 - 1 / 668) ** 2000, rel=0.01) == 0.05
 
 
-def test_one_wrong_product_in_hundreds_is_found_at_standard_with_its_card_and_type() -> None:
+@pytest.mark.parametrize("name", ["matmul bfloat16", "convolution float32", "permutation and sums int64"])
+def test_one_wrong_result_in_hundreds_is_found_at_standard_with_its_card_and_type(
+    name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(measure.ROUNDS, Level.STANDARD, 3)
+
     def rarely(operation: Operation, card: str, number: int, result: NDArray[Any]) -> NDArray[Any]:
-        if operation.name == "matmul bfloat16" and card == "GPU:1" and result.dtype == "int64":
+        if operation.name == name and card == "GPU:1" and result.size == AT_ONCE:
             return np.where(np.arange(result.size) == 3, 1, result)
         return result
 
     outcome = CHECK.run(replace(context(_Copying(gpus(3), change=rarely)), level=Level.STANDARD))
     (found,) = outcome.findings
     assert found.device == gpus(3)[1].device
-    assert "matmul bfloat16" in found.message
+    assert f"{name}: result 3 is wrong in 1 of 32 runs" in found.message
+
+
+def test_what_the_time_is_too_short_for_is_said_and_no_rate_is_promised(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(measure.ROUNDS, Level.STANDARD, 3)
+    monkeypatch.setitem(measure.RESULTS_LIMIT_S, Level.STANDARD, -1.0)
+    outcome = CHECK.run(replace(context(_Copying(gpus(3))), level=Level.STANDARD))
+    assert outcome.verdict is Verdict.PASS
+    (hint,) = (text for text in outcome.scope if text.startswith("hint: "))
+    assert "too slow to exclude that 1 in 300 results is wrong" in hint
+    assert "less than 1 in 172 results are wrong, at 95 %" in outcome.reason

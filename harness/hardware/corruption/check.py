@@ -15,11 +15,13 @@ from harness.hardware.blame import (
     copying_findings,
     unseen_rate,
 )
-from harness.hardware.corruption.measure import compute, multiply, prepare
+from harness.hardware.corruption.measure import compute, prepare, repeat
 from harness.hardware.delivery import COPIED_BYTES, blame_copies, copy
-from harness.hardware.known_answers import SIDE
 from harness.hardware.machine import Machine
 from harness.plural import plural
+
+#: The levels after ``quick`` exclude that 1 in so many results of an operation is wrong, unless the time is too short.
+LEAST_EXCLUDED = 300
 
 
 def run(context: CheckContext) -> CheckOutcome:
@@ -33,8 +35,8 @@ def _check(machine: Machine, account: Account, context: CheckContext) -> str:
     computed = Trials()
     compute(machine, programs, context.level, computed)
     ran = len(computed.trials)
-    multiply(machine, context.seed, context.level, computed)
-    products = len(computed.trials) - ran
+    repeat(machine, context.seed, context.level, computed)
+    repeated = len(computed.trials) - ran
     if blame := blame_computing(computed.trials):
         if any(each.intermittent or not each.sure for each in blame):
             # More trials narrow down the rate and the cause.
@@ -45,7 +47,7 @@ def _check(machine: Machine, account: Account, context: CheckContext) -> str:
     size = sum(program.answers[0].expected.size for program in programs) // len(programs)
     # Half of the trials are results, of which every element is compared; half are digests.
     account.count(*cards, values=count // 2 * (size + 1), ops=count, programs=len(programs))
-    account.count(*(cards if products else ()), values=products * SIDE**2, ops=products)
+    account.count(*(cards if repeated else ()), values=repeated * size, ops=repeated)
 
     copied = Trials()
     for found in copy(machine, context.level, context.seed, copied):
@@ -60,13 +62,19 @@ def _check(machine: Machine, account: Account, context: CheckContext) -> str:
     account.scope += [
         f"{name}: less than 1 in {least:,} results of a device are wrong, at 95 %" for name, least in excluded.items()
     ]
+    if repeated and min(excluded.values()) < LEAST_EXCLUDED:
+        short = ", ".join(name for name, least in excluded.items() if least < LEAST_EXCLUDED)
+        account.scope.append(
+            f"hint: too slow to exclude that 1 in {LEAST_EXCLUDED:,} results is wrong, as this level does otherwise "
+            f"({short}): run it while the machine is idle, or with --level deep"
+        )
     account.scope.append(
         f"{runs:,} runs on each of {plural(len(cards), 'device')}, which take turns at each shard index: an error in 1 "
         f"of {round(1 / unseen_rate(runs)):,} runs, or more often, would have been found with 95% confidence"
     )
     account.measured["runs_per_card"] = float(runs)
     return (
-        f"{count:,} results with a known answer and {copies:,} copies on "
+        f"{count + repeated:,} results with a known answer and {copies:,} copies on "
         f"{plural(len(cards), 'device')}: every bit is right; of each operation, less than 1 in "
         f"{min(excluded.values(), default=1):,} results are wrong, at 95 %"
     )
