@@ -353,7 +353,7 @@ class CardVerdict:
     """What to do with one GPU, or with the link between two: ``replace``, ``reseat``, ``improve its cooling``.
 
     ``labels`` are those of the devices on the card, or of the two ends of a link, the source first. ``reasons`` are the
-    messages of its two strongest findings, of ``findings`` in all.
+    messages of its two strongest findings, of ``findings`` in all. ``next_step`` is that of the finding that decides.
     """
 
     labels: tuple[str, ...]
@@ -365,6 +365,7 @@ class CardVerdict:
     pair: bool = False
     #: Whether all these cards show the same, and the cause is outside of them: none of them is to blame.
     shared: bool = False
+    next_step: str = ""
 
 
 @dataclass(frozen=True, slots=True)

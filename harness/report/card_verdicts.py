@@ -96,7 +96,8 @@ class _Case:
         # What fails decides; of that, what asks for most.
         strongest = sorted(self.findings, key=_strength)
         decisive = [each for each in strongest if each.severity is strongest[0].severity]
-        action = min(map(_action_of, decisive))[1]
+        chosen = min(decisive, key=_action_of)
+        action = _action_of(chosen)[1]
         reasons: dict[tuple[str, str], str] = {}
         for each in strongest:
             reasons.setdefault((each.kind, each.subject), _message(each, self.labels, self.unknown))
@@ -109,6 +110,7 @@ class _Case:
             len(self.findings),
             self.pair,
             self.shared,
+            one_line(chosen.next_step),
         )
 
 
@@ -138,7 +140,10 @@ def card_verdicts(record: RunRecord) -> list[CardVerdict]:
 
 
 def verdict_lines(record: RunRecord) -> Iterator[str]:
-    """Yield what to do with all GPUs in one line, then each with its reasons; nothing without a finding about one."""
+    """Yield what to do with all GPUs in one line, then each with its reasons and how to do it.
+
+    Nothing without a finding about one.
+    """
     verdicts = card_verdicts(record)
     if not verdicts:
         return
@@ -153,6 +158,8 @@ def verdict_lines(record: RunRecord) -> Iterator[str]:
             rest = f" (and {plural(more, 'more finding')})" if more and number == len(each.reasons) else ""
             what, when = _split(reason)
             yield f"    {shortened(what, _LONGEST)}{when}{rest}"
+        if each.next_step and (following is None or following.next_step != each.next_step):
+            yield f"    next: {each.next_step}"
 
 
 def others(record: RunRecord, verdicts: Iterable[CardVerdict]) -> str:

@@ -49,11 +49,14 @@ def test_each_card_has_its_action_what_identifies_it_and_its_strongest_findings(
         "GPU:2: reseat; GPU:3: replace; GPU:0: improve its cooling; 1 other GPU healthy",
         "GPU:2 (serial S2, GPU-2, slot 2, PCI 0000:2B:00.0): reseat",
         "    runs at PCIe x4 instead of x16 under load",
+        "    next: reseat the card",
         "GPU:3 (serial S3, GPU-3, slot 3, PCI 0000:3B:00.0): replace",
         "    did not hold a pattern; 3 words",
         "    has one remapped row (and 1 more finding)",
+        f"    next: {steps.REPLACE}",
         "GPU:0 (serial S0, GPU-0, slot 0, PCI 0000:0B:00.0): improve its cooling",
         "    throttles",
+        "    next: look at its fans",
     ]
 
 
@@ -67,7 +70,7 @@ def test_the_page_says_of_the_others_that_they_are_healthy_and_junit_has_each_ac
     assert "GPU:" not in junit_xml(record())
 
 
-def test_one_cause_for_several_cards_is_told_once() -> None:
+def test_one_cause_and_one_next_step_for_several_cards_are_told_once() -> None:
     causes = [(1, "library missing"), (2, "library missing"), (3, "other")]
     made = record(*(finding(card, message, steps.RESET) for card, message in causes))
     assert [line.partition(" (")[0] for line in verdict_lines(made)][1:] == [
@@ -76,6 +79,7 @@ def test_one_cause_for_several_cards_is_told_once() -> None:
         "    library missing",
         "GPU:3",
         "    other",
+        "    next: stop the programs that use it and reset it",
     ]
 
 
@@ -127,11 +131,12 @@ def test_a_card_is_not_called_healthy_where_a_check_was_lost_or_proved_nothing()
 def test_a_card_that_tensorflow_does_not_see_is_named_by_the_driver_s_number() -> None:
     step = "power the node off and on, reseat the card"
     lost = Finding("missing-device", "x", "nvml:3", "x", "y", "nvml:3 does not answer", next_step=step)
-    first, second, third = verdict_lines(record(lost))
+    first, second, third, fourth = verdict_lines(record(lost))
     assert first == "nvml:3: power the node off and on, and reseat; 4 other GPUs healthy"
     assert second == "GPU nvml:3: power the node off and on, and reseat"
+    assert (third, fourth) == ("    does not answer", f"    next: {step}")
     there = Card("nvml:3", "GPU", index=3, pci="0000:9B:00.0", slot="7", kind="GPU", error="GPU is lost")
-    first, second, *_ = verdict_lines(record(lost, cards=(*CARDS, there)))
+    first, second, third, *_ = verdict_lines(record(lost, cards=(*CARDS, there)))
     assert first == "nvml:3: power the node off and on, and reseat; 4 other GPUs healthy"
     unread = "serial number and UUID cannot be read"
     assert second == f"GPU nvml:3 (slot 7, PCI 0000:9B:00.0, {unread}): power the node off and on, and reseat"
