@@ -7,6 +7,7 @@ explains most of the rest.
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Literal
@@ -37,10 +38,14 @@ class Trial:
 
 @dataclass(slots=True)
 class Trials:
-    """The trials so far, and details of the first wrong one by card, index or pair."""
+    """The trials so far, and details of the first wrong one by card, index or pair.
+
+    ``proofs`` is how often the memory of a card was found to be right after a wrong copy.
+    """
 
     trials: list[Trial] = field(default_factory=list)
     details: dict[str, str] = field(default_factory=dict)
+    proofs: Counter[str] = field(default_factory=Counter)
 
 
 @dataclass(frozen=True, slots=True)

@@ -33,9 +33,13 @@ RECOVERY = {
 _LINK = "reseat the card and its riser or cable: a link that must resend packets loses bandwidth and may fail"
 _NVLINK = "look at nvidia-smi nvlink -e, and reseat the card or its bridge"
 _WATCH_NVLINK = "watch it with nvidia-smi nvlink -e; only if the count grows, reseat the card or its bridge"
-#: What NVIDIA's catalogue of Xid errors advises.
+_NVLINK_RESET = f"{RESET}; if it comes again, look at nvidia-smi nvlink -e, and reseat the card or its bridge"
+#: What NVIDIA's catalogue of Xid errors advises. From 144 to 150 it has the errors of NVLink's fifth generation.
 _XID_STEPS = {
+    46: f"{RESET}: the card has stopped processing",
     48: f"{RESET}: the card has an uncorrectable memory error",
+    54: "look at its power cables and at the power supply: the card's auxiliary power is not connected",
+    61: f"{RESET}: the card's power management has stopped",
     62: f"{RESET}: the card's power management has stopped",
     63: f"{RESET}: a row of the card's memory is waiting to be remapped",
     64: REPLACE,
@@ -44,9 +48,13 @@ _XID_STEPS = {
     92: WATCH,
     94: RESET,
     95: RESET,
+    110: LOST,
     119: f"{RESET}: the card's firmware (GSP) does not answer",
     120: f"{RESET}: the card's firmware (GSP) failed",
+    121: f"{RESET}: the link between the card and its processor has counted errors",
     140: RESET,
+    143: f"{RESET}: the card could not be started",
+    **dict.fromkeys(range(144, 151), _NVLINK_RESET),
     154: RESET,
 }
 #: Errors that programs cause: an illegal instruction or address, a video decoder, a channel that was stopped or took

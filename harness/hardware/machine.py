@@ -139,6 +139,8 @@ class Details:
 
     ecc_on: bool | None = None
     persistent: bool | None = None
+    memory_clock_mhz: float | None = None
+    memory_clock_max_mhz: float | None = None
     #: The power limit that the card was made for, in watts.
     power_default_w: float | None = None
     #: Whether it has no memory of its own, as a GPU on the chip of a processor.

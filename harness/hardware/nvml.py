@@ -256,12 +256,18 @@ class Nvml:
         return Details(
             ecc_on=self._ask(lambda module: bool(module.nvmlDeviceGetEccMode(handle)[0])),
             persistent=self._ask(lambda module: bool(module.nvmlDeviceGetPersistenceMode(handle))),
+            memory_clock_mhz=self._memory_clock("ClockInfo", handle),
+            memory_clock_max_mhz=self._memory_clock("MaxClockInfo", handle),
             power_default_w=default,
             shares_memory=self._lacks_memory(handle),
             fabric=self._ask(lambda module: _fabric(module, handle)),
             links=links,
             failed=self._failed,
         )
+
+    def _memory_clock(self, query: str, handle: Any) -> float | None:
+        # Without the name of a sensor: the clock of the multiprocessors has the errors of this function.
+        return self._ask(lambda module: float(getattr(module, f"nvmlDeviceGet{query}")(handle, module.NVML_CLOCK_MEM)))
 
     def _lacks_memory(self, handle: Any) -> bool:
         try:

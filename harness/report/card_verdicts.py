@@ -44,6 +44,7 @@ _ACTIONS = (
     ("swap it with", "swap with another, and see whether the fault moves"),
     ("to another slot", "move to another slot, and see whether the fault moves"),
     ("nvidia-smi -rgc", "unlock its clocks"),
+    ("nvidia-smi -rmc", "unlock its clocks"),
     ("nvidia-smi -pl", "raise its power limit"),
     ("newer slot", "move to another slot"),
     ("NVLink", "look at its NVLinks"),

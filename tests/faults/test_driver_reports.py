@@ -129,6 +129,7 @@ def failing(error: str, *calls: str, card: int | None = None) -> list[str]:
         (A100, ['nvlink-errors card = 2, links = [0, 11], error = "replay", old = 5000'], {"2": ("watch", WARN)}),
         (H100, ["clock-lock card = 2"], {"2": ("unlock its clocks", FAIL)}),
         (A100, ["clock-lock card = 2, mhz = 1000"], {"2": ("unlock its clocks", WARN)}),
+        (H100, ['clock-lock card = 1, clock = "memory"'], {"1": ("unlock its clocks", FAIL)}),
         (H100, ["power-cap card = 3"], {"3": ("look at its power supply and the board's power limits", FAIL)}),
         (H100, ["power-brake card = 1"], {"1": ("look at its power supply", FAIL)}),
         (RTX, ["power-limit card = 1, watts = 220"], {"1": ("raise its power limit", WARN)}),
@@ -151,7 +152,12 @@ def failing(error: str, *calls: str, card: int | None = None) -> list[str]:
             ["xid card = 0, code = 48, after_s = 0.05", "ecc card = 0, uncorrected_per_s = 5.0"],
             {"0": ("reset", FAIL)},
         ),
-        (H100, ["xid card = 3, code = 119, after_s = 0.05"], {"3": ("reset", FAIL)}),
+        *(
+            (H100, [f"xid card = 3, code = {code}, after_s = 0.05"], {"3": ("reset", FAIL)})
+            for code in (46, 61, 95, 119, 140, 143, 145)
+        ),
+        (H100, ["xid card = 3, code = 54, after_s = 0.05"], {"3": ("look at its power supply", FAIL)}),
+        (H100, ["clock-lock card = 1", "clock-lock card = 3"], dict.fromkeys("13", ("unlock its clocks", FAIL))),
         *(
             (H100, [f"xid card = 2, code = {code}, after_s = 0.2"], {"2": (OF_PROGRAM, WARN)})
             for OF_PROGRAM in ("look at the program that used it; the card is not to blame",)

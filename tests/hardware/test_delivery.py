@@ -7,8 +7,9 @@ from typing import Any, cast
 import numpy as np
 import pytest
 
+from harness.checking.check import Level
 from harness.hardware.blame import Trials
-from harness.hardware.delivery import judge_delivery
+from harness.hardware.delivery import COPIES, copy, judge_delivery
 from harness.hardware.machine import Mismatch, Pattern
 from harness.hardware.patterns import STEP, words
 from harness.records import Card, Finding
@@ -35,6 +36,23 @@ class _Machine:
     def fetch(self, buffer: Any) -> Any:
         return buffer
 
+    def move(self, buffer: Any, label: str) -> Any:
+        return buffer
+
+
+class _Cut(_Machine):
+    """No copy arrives, or none of those to one card; what is made where it lies is right."""
+
+    def __init__(self, *to: str) -> None:
+        super().__init__("none")
+        self._to = to
+
+    def move(self, buffer: Any, label: str) -> Any:
+        return np.zeros_like(buffer) if label in self._to else buffer
+
+    def mismatch(self, buffer: Any, pattern: Pattern) -> Mismatch:
+        return Mismatch(int(np.count_nonzero(buffer != words(pattern, buffer.size))), 0, 0)
+
 
 def _judged(wrong: str) -> tuple[Finding | None, Trials]:
     made, trials = cast("Any", _Machine(wrong)), Trials()
@@ -56,3 +74,12 @@ def test_a_path_between_cards_that_make_it_right_is_to_blame() -> None:
     assert memory is None
     assert trials.trials[0].wrong
     assert trials.details == {"GPU:0 -> GPU:1": "all 16 words arrived as zeros"}
+
+
+def test_where_no_copy_arrives_more_copies_and_more_proofs_of_the_memory_are_left_out() -> None:
+    for to, each in ((("GPU:0", "GPU:1"), COPIES[Level.QUICK]), (("GPU:1",), COPIES[Level.STANDARD])):
+        made, trials = _Cut(*to), Trials()
+        assert copy(cast("Any", made), Level.STANDARD, 1, trials) == []
+        assert len(trials.trials) == 2 * each
+        assert {trial.card for trial in trials.trials if trial.wrong} == set(to)
+        assert set(trials.proofs.values()) == {4}

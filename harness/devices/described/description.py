@@ -116,7 +116,7 @@ class Description(Table):
 
 #: What `cards.without` can name, with the keys of each in ``softgpu/driver_source/nvml.cc``.
 SENSORS: dict[str, tuple[str, ...]] = {
-    "clock_max_mhz": ("clock_max", "clock"),
+    "clock_max_mhz": ("clock_max", "clock", "memory_clock"),
     "clock_mhz": ("clock",),
     "ecc_corrected": ("ecc_corrected",),
     "ecc_uncorrected": ("ecc_uncorrected",),

@@ -24,6 +24,8 @@ def sensed_by_driver(fault: FaultTable) -> dict[str, object]:
         }
     if isinstance(fault, tables.PowerBrake):
         return {"throttle": _POWER_BRAKE, "clock": int(fault.mhz)}
+    if isinstance(fault, tables.ClockLock) and fault.clock == "memory":
+        return {"memory_clock": int(fault.mhz)}
     if isinstance(fault, tables.ClockLock):
         return {"throttle": _LOCKED, "clock": int(fault.mhz)}
     if isinstance(fault, tables.PowerCap):

@@ -54,6 +54,9 @@ class ClockLock(OnCard):
     """Somebody has locked the clocks of the card, and not unlocked them."""
 
     kind: Literal["clock-lock"]
+    clock: Literal["multiprocessors", "memory"] = Field(
+        default="multiprocessors", description="'multiprocessors' or 'memory'"
+    )
     mhz: float = Field(default=345.0, gt=0, description="a number above 0 (MHz)")
 
 

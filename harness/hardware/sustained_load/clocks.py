@@ -32,6 +32,10 @@ _THROTTLING = (
     (("hwslowdown", "powerbrake"), "its board's slowdown signal", "look at its power cables and at the power supply"),
 )
 _UNLOCK = "unlock its clocks unless they were locked on purpose: nvidia-smi -rgc (locked), -rac (application clocks)"
+_UNLOCK_MEMORY = (
+    "unlock the clock of its memory unless it was locked on purpose: nvidia-smi -rmc (locked), -rac (application "
+    "clocks); only if that does not help, look at nvidia-smi -q -d PERFORMANCE,CLOCK"
+)
 _CAP = (
     "look at its power cables, at the board's power table and limits (nvidia-smi -q -d POWER), and at a power cap that "
     "the server's management controller sets"
@@ -42,7 +46,7 @@ _NO_CAUSE = "look at nvidia-smi -q -d PERFORMANCE,CLOCK, and swap it with anothe
 def judge_clocks(load: Load) -> Iterator[Finding]:
     """Yield why the card runs below its highest clock under load: at most one cause."""
     known = [each for each in load.during if each.throttle_reasons is not None]
-    found = _throttling(load, known) or _slow_clock(load, known)
+    found = _throttling(load, known) or _slow_clock(load, known) or _slow_memory(load, known)
     if found is not None:
         yield found
 
@@ -94,22 +98,31 @@ def _slow_clock(load: Load, known: Sequence[Reading]) -> Finding | None:
     if len(busy) < len(known) / 2 or not busy or not most:
         return None
     clock = median(each.clock_mhz for each in busy if each.clock_mhz is not None)
-    if clock >= WARN_CLOCK * most:
+    cause = _cause(load, busy) if clock < WARN_CLOCK * most else None
+    return None if cause is None else _slow(load, "clock", "", clock, most, *cause)
+
+
+def _slow_memory(load: Load, known: Sequence[Reading]) -> Finding | None:
+    """Report a memory that stays slow while its card works. A cap of power or heat does not change its clock."""
+    busy = [each for each in known if not _has(each, ("gpuidle",))]
+    clocks = [now for each in busy if (now := each.details.memory_clock_mhz) is not None]
+    most = max((each.details.memory_clock_max_mhz or 0.0 for each in busy), default=0.0)
+    if len(clocks) < len(known) / 2 or not clocks or median(clocks) >= WARN_CLOCK * most:
         return None
-    cause = _cause(load, busy)
-    if cause is None:
-        return None
-    why, step = cause
+    return _slow(load, "memory clock", "its memory ", median(clocks), most, "", _UNLOCK_MEMORY)
+
+
+def _slow(load: Load, name: str, what: str, clock: float, most: float, why: str, step: str) -> Finding:
     return finding(
         "sensor",
         load.card,
-        "clock under load",
+        f"{name} under load",
         expected=f"{WARN_CLOCK * most:,.0f} MHz or more",
         found=f"{clock:,.0f} MHz",
-        message=f"runs at {clock:,.0f} of {most:,.0f} MHz under load{why}",
+        message=f"runs {what}at {clock:,.0f} of {most:,.0f} MHz under load{why}",
         next_step=step,
         severity=Verdict.FAIL if clock < FAIL_CLOCK * most else Verdict.WARN,
-        subject="clock",
+        subject=name,
     )
 
 

@@ -352,8 +352,9 @@ int nvmlDeviceGetMigMode(Device card, unsigned* current, unsigned* pending) {
 // ---- clocks, heat, power
 
 int nvmlDeviceGetMaxClockInfo(Device card, unsigned, unsigned* mhz) { return Number(card, "clock_max", mhz); }
-int nvmlDeviceGetClockInfo(Device card, unsigned, unsigned* mhz) {
-  return Sensor(card, "clock", "clock_max", mhz,
+// Kind 2 is the clock of the memory.
+int nvmlDeviceGetClockInfo(Device card, unsigned kind, unsigned* mhz) {
+  return Sensor(card, kind == 2 ? "memory_clock" : "clock", "clock_max", mhz,
                 [card] { return Fact(card, "clock_max", 0) * (Busy(card) ? 0.97 * ClockShare(card) : 0.2); });
 }
 int nvmlDeviceGetTemperature(Device card, unsigned, unsigned* celsius) {
