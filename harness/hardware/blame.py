@@ -55,8 +55,8 @@ class Blame:
     ``sure`` is false if another cause explains as much, or if copies of a card with some of the others were all right.
 
     ``card`` is the card, or the target of a pair whose source is ``source``; ``cards`` are those of a ``way`` that none
-    of them is to blame for. ``programs`` are set if it is always wrong
-    in these and never in others; the counts are then of these.
+    of them is to blame for. ``programs`` are set if it is wrong in these and never in others, more than by chance; the
+    counts are then of these.
     """
 
     kind: Literal["card", "index", "pair", "into", "out-of", "all", "way"]
@@ -154,7 +154,7 @@ def _explain(trials: Sequence[Trial], suspects: Sequence[Blame]) -> list[Blame]:
             chosen = scores.index(best)
             mine = covered[chosen] & left
             rivals = sum(mine <= each for at, each in enumerate(covered) if at != chosen and scores[at] >= best)
-            named, of = _programs_always_wrong([trials[at] for at in covered[chosen]]), covered[chosen]
+            named, of = _programs_wrong([trials[at] for at in covered[chosen]]), covered[chosen]
             if named:
                 of = {at for at in of if trials[at].program in named}
             sure = rivals == 0
@@ -191,11 +191,15 @@ def _wrong_all_over(suspect: Blame, trials: Sequence[Trial]) -> bool:
     return math.comb(len(ends), len(hit)) * share ** sum(wrong for wrong, _ in hit) > _CHANCE
 
 
-def _programs_always_wrong(trials: Sequence[Trial]) -> tuple[str, ...]:
-    """Return the programs that were always wrong, if all others were always right."""
-    right = {trial.program for trial in trials if not trial.wrong}
+def _programs_wrong(trials: Sequence[Trial]) -> tuple[str, ...]:
+    """Return the programs that were wrong, if all others were right, and not by chance or because they ran less."""
     wrong = {trial.program for trial in trials if trial.wrong}
-    return () if right & wrong or not right else tuple(sorted(wrong))
+    if {trial.program for trial in trials} == wrong:
+        return ()
+    always = not any(trial.program in wrong and not trial.wrong for trial in trials)
+    share = sum(trial.program in wrong for trial in trials) / len(trials)
+    alone = share ** sum(trial.wrong for trial in trials) < _CHANCE
+    return tuple(sorted(wrong)) if always or alone else ()
 
 
 def _all_alike(trials: Sequence[Trial]) -> bool:
@@ -305,11 +309,11 @@ def _way_finding(blame: Blame, cards: Mapping[str, Card], details: Mapping[str, 
 
 
 def _rate(blame: Blame) -> str:
+    of = f" of {', '.join(blame.programs)}" if blame.programs else ""
     if not blame.intermittent:
-        of = f" of {', '.join(blame.programs)}" if blame.programs else ""
         return f"in {'the only trial' if blame.trials == 1 else f'all {blame.trials:,} trials'}{of}"
     low, high = wilson(blame.wrong, blame.trials)
     return (
-        f"in {blame.wrong:,} of {blame.trials:,} trials ({blame.wrong / blame.trials:.2%}, 95% interval {low:.2%} to "
+        f"in {blame.wrong:,} of {blame.trials:,} trials{of} ({blame.wrong / blame.trials:.2%}, 95% interval {low:.2%} to "
         f"{high:.2%})"
     )
