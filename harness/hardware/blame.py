@@ -313,7 +313,5 @@ def _rate(blame: Blame) -> str:
     if not blame.intermittent:
         return f"in {'the only trial' if blame.trials == 1 else f'all {blame.trials:,} trials'}{of}"
     low, high = wilson(blame.wrong, blame.trials)
-    return (
-        f"in {blame.wrong:,} of {blame.trials:,} trials{of} ({blame.wrong / blame.trials:.2%}, 95% interval {low:.2%} to "
-        f"{high:.2%})"
-    )
+    share = f"{blame.wrong / blame.trials:.2%}, 95% interval {low:.2%} to {high:.2%}"
+    return f"in {blame.wrong:,} of {blame.trials:,} trials{of} ({share})"
