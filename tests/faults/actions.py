@@ -47,6 +47,8 @@ ACTIONS = {
     "nvml-error RESET_REQUIRED": "reset",
 }
 _ELSE = "look at it"
+#: Where the cause is outside of all cards.
+_SHARED = {"zeros": "switch off PCIe access control (ACS) and the IOMMU"}
 _WHERE = re.compile(r"card = (\d+)|pair = \[(\d+), (\d+)\]|cards = \[(\d+), (\d+)\]")
 
 
@@ -71,7 +73,12 @@ def wrong_actions(machine: Hardware, findings: Sequence[Finding], faults: Sequen
             wanted.setdefault((_slot(card),), set()).add("replace")
     cards = {card.label: card for card in (*machine.cards, *machine.present)}
     wrong = []
+    kinds = {fault.partition(" ")[0] for fault in faults}
     for verdict in card_verdicts(record):
+        if verdict.shared:
+            if verdict.action not in {_SHARED.get(kind) for kind in kinds}:
+                wrong.append(f"the machine: {verdict.action}: {verdict.reasons}")
+            continue
         slots = tuple(_slot(cards[label]) for label in verdict.labels)
         if verdict.action not in wanted.get(slots, {_ELSE}):
             wrong.append(f"{slots}: {verdict.action}, and should be {wanted.get(slots)}: {verdict.reasons}")

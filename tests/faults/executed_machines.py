@@ -19,7 +19,7 @@ L4, V100, A100, PCIE, H200 = (
     "NVIDIA H100 PCIe",
     "NVIDIA H200",
 )
-T4 = "Tesla T4"
+T4, RTX = "Tesla T4", "NVIDIA GeForce RTX 4090"
 #: Devices of the process, and the memory of each.
 DEVICES, MEMORY = 9, "software_mib = 64"
 LAPTOP = "NVIDIA GeForce RTX 4060 Laptop GPU"
@@ -48,6 +48,7 @@ class Machine(NamedTuple):
     verdict: Verdict = Verdict.FAIL
     lines: str = ""
     kind: Any = "software-gpu"
+    level: Level = Level.QUICK
 
 
 FAULTY = [
@@ -79,6 +80,14 @@ FAULTY = [
     Machine(2, L4, ["stale pair = [0, 1]"], "corruption", {(0, 1)}),
     Machine(4, H100, [f"zeros pair = [0, {to}]" for to in (1, 2, 3)], "copies corruption collectives", {0}),
     Machine(4, H100, [f"pair-flip pair = [{of}, 2]" for of in (0, 1, 3)], "corruption collectives", {2}),
+    # The way between the cards is wrong, and none of them.
+    Machine(
+        3,
+        RTX,
+        [f"zeros pair = [{of}, {to}]" for of in range(3) for to in range(3) if of != to],
+        "copies corruption collectives",
+        set(),
+    ),
     # Few copies of each: the other links of the card are right, which the check has to find out.
     Machine(
         5,
@@ -153,6 +162,18 @@ FAULTY = [
     Machine(1, A100, ["stuck-bit card = 0"], "memory", {0}, lines=MIG, kind="gpu"),
 ]
 
+#: What a few results do not show.
+RARE = [
+    Machine(
+        4,
+        H100,
+        ['bit-flip card = 2, op = "MatMul", dtype = "bfloat16", probability = 0.003'],
+        "corruption",
+        {2},
+        level=Level.STANDARD,
+    )
+]
+
 #: Machines with a card that differs from the others.
 MIXED = [
     Machine(4, H100, [], "cards", {slot}, Verdict.WARN, lines=f'[[card]]\ncard = {slot}\n{key} = "{value}"')
@@ -175,6 +196,16 @@ HARMLESS = [
     Machine(1, A100, [], ALL, set(), lines=MIG, kind="gpu"),
     Machine(2, H100, [], "cards corruption", set(), lines="slices = 7", kind="gpu"),
     Machine(4, "NVIDIA B200", [], "sustained-load", set(), lines='compute_capability = "10.0"'),
+    Machine(3, "NVIDIA A30", [], ALL, set(), lines='compute_capability = "8.0"\nbridges = [[0, 1, 4]]'),
+    Machine(2, A100, [], ALL, set(), lines=MIG, kind="gpu"),
+    Machine(
+        2,
+        RTX,
+        [],
+        ALL,
+        set(),
+        lines='[[card]]\ncard = 1\nmodel = "Quadro P1000"\ncompute_capability = "6.1"',
+    ),
 ]
 
 #: Last, because what has leaked stays lost; and on a card of its own, because TensorFlow asks for memory once.
@@ -194,7 +225,7 @@ def all_machines() -> list[Machine]:
     """Every faulty machine, its twin, and those that only look faulty."""
     clean = [each._replace(verdict=Verdict.PASS) for each in HARMLESS]
     made = [
-        *(each for faulty in FAULTY for each in (faulty, twin(faulty))),
+        *(each for faulty in (*FAULTY, *RARE) for each in (faulty, twin(faulty))),
         *MIXED,
         *clean,
         *map(twin, LEAKING[1:]),
@@ -216,6 +247,8 @@ def spend_little(patch: Any) -> None:
     quick = Level.QUICK
     patch.setitem(corruption.ROUNDS, quick, 6)
     patch.setitem(corruption.LIMIT_S, quick, 600.0)
+    patch.setitem(corruption.ROUNDS, Level.STANDARD, 6)
+    patch.setitem(corruption.RESULTS_LIMIT_S, Level.STANDARD, 600.0)
     patch.setitem(delivery.COPIES, quick, 3)
     patch.setitem(copies.SIZES, quick, (4 * 2**10, 64 * 2**10))
     for name in ("_TIMES_SMALL", "_TIMES_LARGE"):
@@ -254,7 +287,7 @@ def problems_of(machine: Machine, devices: Any, built: dict[Any, Any], seed: int
     on = TensorFlowMachine(there)
     on._built = built  # the graphs of the operations: the devices are the same
     for check in SUITE.select(machine.checks.split()):
-        result = check.run(CheckContext(there, seed=seed, machine=on))
+        result = check.run(CheckContext(there, seed=seed, level=machine.level, machine=on))
         verdicts.append(result.verdict)
         findings += result.findings
     problems = []
