@@ -26,9 +26,11 @@ _WITHOUT = 0.1
 #: The same of a stage, which all that is computed passes by.
 _AS_A_STAGE = 0.01
 _REDUCTIONS = frozenset({"All", "Any", "Max", "Mean", "Min", "Prod", "Sum"})
-#: The same of what is done with the results of several parts: of those of a batch, and of others, such as heads.
-_AFTER_A_BATCH = 0.5
-_AFTER_OTHERS = 0.1
+#: What an op works on: its own part, or the results of several parts of a batch, of several arguments, or of others,
+#: such as heads.
+_OWN, _BATCH, _TOWERS, _OTHERS = "own", "batch", "towers", "others"
+#: The same of what is done with the results of several parts.
+_AFTER = {_BATCH: 0.5, _TOWERS: 0.5, _OTHERS: 0.1}
 #: The share of all work from which on parts are what the program is about.
 _SUBSTANTIAL = 0.3
 #: Ops that weigh more than others, where the shapes of none are known, and that work with weights.
@@ -186,20 +188,37 @@ class Account:
         return kinds
 
     @cached_property
-    def _joins(self) -> dict[str, bool]:
-        """The ops that work on several parts alone, and whether these are the parts of a batch."""
+    def _towers(self) -> Family:
+        """What works on each of the arguments that weights work on alone, as each tower of a recommender does."""
+        sources = self.provenance.sources.values()
+        names = dict.fromkeys(name for each in sources for name, _ in each if name.startswith("argument["))
+        parts: dict[tuple[str, int | None], int] = {(name, None): index for index, name in enumerate(names)}
+        family = self.provenance.followed(parts)
+        weighty = {family[op.name] for op in self.work if op.name in family and has_weights(op)} - {SEVERAL}
+        return self.provenance.followed({each: part for each, part in parts.items() if part in weighty})
+
+    def _has_own_weights(self, op: Op) -> bool:
+        """Whether an op works with weights that no argument leads to: a product of two results has none."""
+        given = [name for name, _ in self.provenance.sources[op.name] if name in self._given or "argument[" in name]
+        return has_weights(op) and len(given) < 2
+
+    @cached_property
+    def _joins(self) -> dict[str, str]:
+        """The ops that work on several parts alone, and what these are parts of."""
         total = sum(map(self.weight, self.work))
-        families = [(cut.family, _of_a_batch(cut)) for cut in self.cuts] + [(each, False) for each in self.branches]
-        joins: dict[str, bool] = {}
+        families = [(each, _OTHERS) for each in self.branches]
+        families += [(cut.family, _BATCH if _of_a_batch(cut) else _OTHERS) for cut in self.cuts]
+        joins: dict[str, str] = {}
         own: set[str] = set()
-        for family, batch in families:
+        for family, whole in ((self._towers, _TOWERS), *families):
             alone = [op for op in self.work if family.get(op.name, SEVERAL) != SEVERAL]
-            own.update(op.name for op in alone)
+            if whole != _TOWERS:
+                own.update(op.name for op in alone)
             if sum(map(self.weight, alone)) >= _SUBSTANTIAL * total:
                 for name, part in family.items():
-                    if part == SEVERAL:
-                        joins[name] = joins.get(name, False) or batch
-        return {name: batch for name, batch in joins.items() if name not in own}
+                    if part == SEVERAL and joins.get(name) != _BATCH:
+                        joins[name] = whole
+        return {name: whole for name, whole in joins.items() if name not in own}
 
     @cached_property
     def shares(self) -> Mapping[DeviceName, float]:
@@ -218,22 +237,23 @@ class Account:
         done: dict[DeviceName, dict[str, float]] = defaultdict(lambda: defaultdict(float))
         with_weights: set[tuple[DeviceName, str]] = set()
         for op in self.work:
-            place = self.places[op.name]
-            batch = self._joins.get(op.name)
-            kind = "own" if batch is None else "after a batch" if batch else "after others"
+            place, kind = self.places[op.name], self._joins.get(op.name, _OWN)
+            weights = has_weights(op) if kind == _OWN else self._has_own_weights(op)
+            if kind == _TOWERS and weights:
+                kind = _OWN  # a layer on what the towers made
             done[place][kind] += self.weight(op) / even
-            if has_weights(op):
+            if weights:
                 with_weights.add((place, kind))
         used = set()
         for place, kinds in done.items():
             for kind, share in kinds.items():
-                if kind == "own":
+                if kind == _OWN:
                     least = _WITH_WEIGHTS if (place, kind) in with_weights else _WITHOUT
-                elif weighty and (place, kind) not in with_weights:
+                elif weighty and kind != _TOWERS and (place, kind) not in with_weights:
                     continue
                 else:
-                    least = _AFTER_A_BATCH if kind == "after a batch" else _AFTER_OTHERS
-                if share >= least or (kind == "own" and share >= _AS_A_STAGE and self._is_stage(place)):
+                    least = _AFTER[kind]
+                if share >= least or (kind == _OWN and share >= _AS_A_STAGE and self._is_stage(place)):
                     used.add(place)
         return used | self._deciding
 

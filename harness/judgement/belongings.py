@@ -107,6 +107,7 @@ class Belongings:
             variable: owner
             for variable, owner in self.owners.items()
             if owner in self.devices and self.homes.get(variable, owner) != owner and self._is_large(variable)
+            if not self._kept_on_host(variable)
         }
         placed = any(
             self.homes.get(variable) == owner and owner not in (self.first, self.host)
@@ -119,6 +120,11 @@ class Belongings:
             chosen = self.homes[variable] in self.devices - {self.first, self.host}
             if chosen or placed or variable in self._copies:
                 yield Misplaced(op, away[variable], VARIABLE_AWAY)
+
+    def _kept_on_host(self, variable: int) -> bool:
+        """Whether a variable is on a host that is none of the devices, and no scope asks for the work with it."""
+        unscoped = all(op.requested is None for op in self.users[variable])
+        return unscoped and self.homes.get(variable) == self.host and self.host not in self.devices
 
     @cached_property
     def _copies(self) -> set[int]:
