@@ -39,9 +39,14 @@ _HEAVY = ("MatMul", "Einsum", "Conv", "XlaDot")
 _VIEWS = frozenset({"Bitcast", "ConjugateTranspose", "Copy", "DeepCopy", "Reverse", "ReverseV2", "Roll", "Transpose"})
 
 
+def is_product(op: Op) -> bool:
+    """Whether an op is a product of matrices, or a convolution."""
+    return any(word in op.type for word in _HEAVY)
+
+
 def has_weights(op: Op) -> bool:
     """Whether an op is a product, or a lookup in a table, as the layers of a model are."""
-    return op.type in LOOKUPS | SLICES or any(word in op.type for word in _HEAVY)
+    return op.type in LOOKUPS | SLICES or is_product(op)
 
 
 class Account:
@@ -114,7 +119,7 @@ class Account:
         """How much an op works, by its shapes or, where they are unknown, by its type."""
         if self._sized:
             return self.trace.work.get(op.name) or 1.0
-        return 100.0 if any(word in op.type for word in _HEAVY) else 1.0
+        return 100.0 if is_product(op) else 1.0
 
     @cached_property
     def _sized(self) -> bool:
@@ -199,20 +204,22 @@ class Account:
 
     def _has_own_weights(self, op: Op) -> bool:
         """Whether an op works with weights that no argument leads to: a product of two results has none."""
-        given = [name for name, _ in self.provenance.sources[op.name] if name in self._given or "argument[" in name]
-        return has_weights(op) and len(given) < 2
+        given = [name in self._given or "argument[" in name for name, _ in self.provenance.sources[op.name]]
+        if op.type in LOOKUPS | SLICES:
+            return len(given) < 2 or not given[0]  # what it looks up in
+        return is_product(op) and sum(given) < 2
 
     @cached_property
     def _joins(self) -> dict[str, str]:
         """The ops that work on several parts alone, and what these are parts of."""
         total = sum(map(self.weight, self.work))
         families = [(each, _OTHERS) for each in self.branches]
-        families += [(cut.family, _BATCH if _of_a_batch(cut) else _OTHERS) for cut in self.cuts]
+        families += [(cut.family, _kind_of(cut)) for cut in self.cuts]
         joins: dict[str, str] = {}
         own: set[str] = set()
         for family, whole in ((self._towers, _TOWERS), *families):
             alone = [op for op in self.work if family.get(op.name, SEVERAL) != SEVERAL]
-            if whole != _TOWERS:
+            if family is not self._towers:
                 own.update(op.name for op in alone)
             if sum(map(self.weight, alone)) >= _SUBSTANTIAL * total:
                 for name, part in family.items():
@@ -291,6 +298,13 @@ class Account:
 def _of_a_batch(cut: Cut) -> bool:
     """Whether parts are those of an argument of the program, or of its data."""
     return cut.whole is None or cut.whole.startswith("argument[")
+
+
+def _kind_of(cut: Cut) -> str:
+    """What the parts are parts of. Arguments may be the parts of a batch, or what a model compares with each other."""
+    if any(name.startswith("argument[") for name, _ in cut.parts):
+        return _TOWERS
+    return _BATCH if _of_a_batch(cut) else _OTHERS
 
 
 def _apart(family: Family, group: list[Op]) -> bool:

@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterator, Set
 from dataclasses import replace
 
 from harness.devices.device import Devices
 from harness.devices.name import DeviceName
 from harness.evidence.op import Op
-from harness.judgement.accounting import Account
+from harness.judgement.accounting import Account, is_product
 from harness.judgement.arithmetic import JOINS, SPLITS, computes, floats
 from harness.judgement.provenance import SLICES
 from harness.judgement.strays import first_of, lines, named, stray
-from harness.judgement.wiring import reached
+from harness.judgement.wiring import sources_of
 from harness.records import Finding
 
 #: The share of what each device would do if all did the same, from which on work without a scope is a finding.
@@ -66,38 +66,88 @@ def judge_outside(account: Account, devices: Devices, mode: str) -> Iterator[Fin
 
 
 def judge_python(account: Account, devices: Devices, mode: str) -> Iterator[Finding]:
-    """Eager code whose parts end in Python, and whose results begin with new constants in several scopes.
+    """Eager code that reads a part of its data in Python, and goes on with a new constant in a device's scope.
 
-    No op computes with what the program was given, and what is joined depends on nothing that the trace knows.
+    The trace knows no op that reads the part, and nothing that the constant was made of.
     """
-    wiring, sources = account.wiring, account.provenance.sources
-    if any(account.depends(op) for op in account.work):
-        return
-    unread = [
-        op
-        for op in wiring.ops
-        if op.type in SPLITS | SLICES | {"StridedSlice"} and account.depends(op) and not wiring.readers(op)
-    ]
-    for join in wiring.ops if unread and len(devices) > 1 else ():
-        makers = [wiring.by_name[name] for name, _ in sources[join.name] if name in wiring.by_name]
-        if join.type not in JOINS or not floats(join.dtypes) or len({op.requested for op in makers} - {None}) < 2:
-            continue
-        behind = list(reached(makers, wiring.before))
-        if any(op.role in ("variable", "data") or "Random" in op.type or "/" in op.name for op in behind):
-            continue
-        if any(map(account.depends, behind)):
-            continue  # such as rows that are picked from an argument
-        own = [op for op in makers if op.requested in {device.parsed for device in devices}]
+    meant = {device.parsed for device in devices}
+    found = [] if len(meant) < 2 else [*_from_python(account, meant)]
+    if found:
         yield stray(
             "op-placement",
             "values come into the device scopes as new constants: NumPy or Python did the work, on the host; write it "
             "with TensorFlow ops",
-            first_of(own or makers),
+            first_of(found),
             mode,
             devices=[DeviceName.parse(devices.host)],
             expected=named(device.parsed for device in devices),
             wanted=[device.parsed for device in devices],
             found=f"Python on {DeviceName.parse(devices.host).short}",
-            place=lines(account.trace, own or makers),
+            place=lines(account.trace, found),
         )
+
+
+def _from_python(account: Account, meant: Set[DeviceName]) -> Iterator[Op]:
+    """The ops of a tower that begins with a new constant, where other towers begin with their parts, or none does."""
+    wiring = account.wiring
+    parts, arguments = _left_unread(account), _unread_arguments(account)
+    if not parts and not arguments:
         return
+    none_given = not any(account.depends(op) for op in account.work)
+    anew = _begun_anew(account)
+    for join in wiring.ops:
+        if not floats(join.dtypes) or "/" in join.name:
+            continue
+        makers = [wiring.by_name[name] for name, _ in account.provenance.sources[join.name] if name in wiring.by_name]
+        scopes = {op.requested for op in makers if account.depends(op)}
+        made = [op for op in makers if op.requested in meant - scopes and op.name in anew]
+        if none_given and parts and join.type in JOINS:
+            if len({op.requested for op in makers} - {None}) > 1 and all(op.name in anew for op in makers):
+                yield from made or makers
+                return
+        elif scopes and made:
+            products = any(anew[op.name] for op in made)
+            if (parts and join.type in JOINS) or (arguments and products and _rows_meet(account, makers)):
+                yield from made
+                return
+
+
+def _left_unread(account: Account) -> bool:
+    """Whether a tensor is cut into parts of which some are read by no op."""
+    wiring = account.wiring
+    for op in wiring.ops:
+        if op.type in SPLITS | SLICES | {"StridedSlice"} and account.depends(op) and "/" not in op.name:
+            read = {port for reader in wiring.readers(op) for name, port in sources_of(reader) if name == op.name}
+            if len(read) < len(op.dtypes):
+                return True
+    return False
+
+
+def _unread_arguments(account: Account) -> bool:
+    """Whether no op reads one of the arguments, though ops read another one."""
+    read = {name for sources in account.provenance.sources.values() for name, _ in sources}
+    return bool(read & set(account.trace.arguments)) and not read.issuperset(account.trace.arguments)
+
+
+def _begun_anew(account: Account) -> dict[str, bool]:
+    """The ops of eager code that depend on no argument, and on a new constant; and whether on a product with one.
+
+    A new constant is a tensor that no op made, and that is more than what one weight is scaled by.
+    """
+    anew: dict[str, bool] = {}
+    spoiled: set[str] = set()
+    for op in account.wiring.ops:
+        sources = [name for name, _ in account.provenance.sources[op.name]]
+        if op.role == "data" or "Random" in op.type or "/" in op.name or spoiled.intersection(sources):
+            spoiled.add(op.name)
+        elif not account.depends(op) and op.role == "forward":
+            product = is_product(op) and len(sources) == 1
+            if product or (computes(op) and not sources) or any(name in anew for name in sources):
+                anew[op.name] = product or any(anew.get(name, False) for name in sources)
+    return anew
+
+
+def _rows_meet(account: Account, makers: list[Op]) -> bool:
+    """Whether what some ops made has as many rows, and axes."""
+    shapes = [tuple((account.trace.shapes.get(op.name) or ((),))[0] or ()) for op in makers]
+    return len({(len(shape), shape[:1]) for shape in shapes}) == 1 and len(shapes[0]) > 0
