@@ -101,11 +101,34 @@ class Belongings:
                 found.add(op.name)
         return found
 
+    @cached_property
+    def _slots(self) -> dict[int, DeviceName]:
+        """The device of the variable that a slot, such as a momentum, is for: the only other one it leads to.
+
+        A variable that several devices compute with belongs to none of them, and so do its slots.
+        """
+        ends: dict[int, set[int]] = defaultdict(set)
+        for op in self.wiring.ops:
+            if op.role == "variable" and op.name in self._leads_to_updates:
+                for variable in set(self.variables.get(op.name, ())) - self.owners.keys():
+                    ends[variable] |= self._updated_by(op) - {variable}
+        slots = {}
+        for variable, updated in ends.items():
+            for of in updated if len(updated) == 1 else ():
+                if self.owners.get(of) == self.homes.get(of) is not None:
+                    slots[variable] = self.owners[of]
+        return slots
+
+    def _updated_by(self, read: Op) -> set[int]:
+        """The variables that are updated by what an op reads."""
+        ops = reached([read], lambda op: () if op.role == "update" else self.wiring.readers(op))
+        return {variable for op in ops if op.role == "update" for variable in self.variables.get(op.name, ())[:1]}
+
     def misplaced_variables(self) -> Iterator[Misplaced]:
         """The ops that read a variable which is not on its owner."""
         away = {
             variable: owner
-            for variable, owner in self.owners.items()
+            for variable, owner in (self.owners | self._slots).items()
             if owner in self.devices and self.homes.get(variable, owner) != owner and self._is_large(variable)
             if not self._kept_on_host(variable)
         }
