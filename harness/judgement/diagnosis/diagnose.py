@@ -67,6 +67,7 @@ HYPOTHESES: tuple[tuple[str, Hypothesis], ...] = (
     ("the last steps left out", omitted.last_steps),
     ("a constant added", scales.off_by_a_constant),
     ("other signs", scales.other_signs),
+    ("parts of a dataset read twice, or not at all", misrouted.parts_of_a_dataset),
     ("rows of an input that belong to another shard", misrouted.of_another_shard),
     ("a wrong carry of a scan", scans.wrong_carry),
     ("rows of a variable not written, or written to other rows", rows.written_elsewhere),

@@ -67,8 +67,8 @@ def mended(search: Search, origin: Step, expected: Step | None, *, known: bool) 
             ways,
             _broadcast(search, origin),
             _without(search, origin, expected),
-            _as_in_the_reference(search, origin, expected),
         )
+    ways = chain(ways, _as_in_the_reference(search, origin, expected))
     for number, way in enumerate(islice(ways, 2 * _MOST)):
         try:
             after = run_with(search, way.edits, *way.live)
@@ -290,9 +290,17 @@ def _as_in_the_reference(search: Search, origin: Step, expected: Step | None) ->
             parts = [part for part in whole_and_rows(theirs, rows) if own is not None and part.shape == own.shape]
             if parts and own is not None and not equal(own, parts[-1]):
                 edits[id(step)] = _reading(step, number, parts[-1])
+        if not edits or len(edits) < len(group):
+            continue
         maker = _computed(search, name)
-        if maker is not None and len(edits) == len(group):
-            yield Way(origin, f"to read the result of the reference's {named(maker)} there", edits, of_origin=True)
+        constant = expected.constants.get(number)
+        if maker is not None:
+            text = f"the result of the reference's {named(maker)}"
+        elif constant is not None and number in origin.constants and name not in search.from_data:
+            text = constant_texts(constant, constant)[0]
+        else:
+            text = "what the reference reads"
+        yield Way(origin, f"to read {text} there", edits, of_origin=True)
 
 
 def _computed(search: Search, name: int) -> Step | None:

@@ -123,12 +123,26 @@ class Partners:
             extreme = how in ("max", "min")
             if extreme and any(equal(array, joined) for array in arrays):
                 continue
-            for other, number in self.table.of_shape(joined):
-                mean = backward and how == "sum" and equal((joined / len(arrays)).astype(joined.dtype), other)
-                simple = not (backward or extreme)
-                if mean or equal(joined, other) or (simple and self._is_multiple(joined, other, how)):
+            simple = not (backward or extreme)
+            mean = (joined / len(arrays)).astype(joined.dtype) if backward and how == "sum" else None
+            for other, number in self._alike(joined, mean, multiples=simple):
+                if (
+                    (mean is not None and equal(mean, other))
+                    or equal(joined, other)
+                    or (simple and self._is_multiple(joined, other, how))
+                ):
                     return Partner("part", self._step(number))
         return None
+
+    def _alike(self, joined: Array, mean: Array | None, *, multiples: bool) -> list[tuple[Array, int | None]]:
+        """The results that may be equal to one of these, or a multiple, in their order."""
+        alike = self.table.of_shape(joined)
+        if alike is None:
+            return []
+        likely = [known for each in (joined, mean) if each is not None for known in alike.like(each)]
+        likely += alike.multiples_of(joined) if multiples else []
+        by_number = {known.number: known for known in likely}
+        return [(by_number[number].array, by_number[number].owner) for number in sorted(by_number)]
 
     def of_reference(self, array: Array) -> set[int]:
         """The ops of the reference, by number, that have this result, for the batch, rows of it, or a shard."""

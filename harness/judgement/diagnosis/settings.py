@@ -7,7 +7,7 @@ graph is accused where eager code gives the right results, and the graph does to
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -16,6 +16,7 @@ import numpy as np
 
 from harness.devices.name import DeviceName
 from harness.evidence.places import place_of_call
+from harness.judgement.diagnosis.place import place_of_function
 from harness.judgement.diagnosis.question import Array, Cause, Question
 from harness.judgement.diagnosis.recorded import equal
 from harness.judgement.diagnosis.replays import repeats, results_of
@@ -227,6 +228,7 @@ def in_a_graph(question: Question) -> Iterator[Cause]:
     table = Table(gone=["eager code"])
     with _options(disable_meta_optimizer=True):
         if not table.note("graph optimization off", lambda: _right(question, _run(question, question.mode))):
+            yield from _kept_by_a_trace(question)
             return
     guilty = ""
     for name in _OPTIMIZERS:
@@ -255,6 +257,47 @@ def in_a_graph(question: Question) -> Iterator[Cause]:
         f"{{{(guilty or 'disable_meta_optimizer')!r}: {not guilty}}})",
         evidence=table.lines(),
     )
+
+
+def _kept_by_a_trace(question: Question) -> Iterator[Cause]:
+    """The results are right where a ``tf.function`` is traced anew: its trace has kept what Python had before."""
+    called: dict[int, Any] = {}
+
+    def run(anew: Collection[int] | None) -> bool:
+        def call(original: Callable[..., Any], function: Any, *given: Any, **named: Any) -> Any:
+            called.setdefault(id(function), function)
+            fresh = anew is None or id(function) in anew
+            return original(tf.function(function.python_function) if fresh else function, *given, **named)
+
+        with _calls(call):
+            return _right(question, _run(question, question.mode))
+
+    if not run(None):
+        return
+    for key, function in list(called.items()):
+        if run((key,)) and not run(()):
+            place = place_of_function(function.python_function)
+            at = f" {name}" if (name := getattr(function.python_function, "__name__", "")) else ""
+            yield Cause(
+                f"{listed([leaf.name for leaf in question.wrong[:4]])} {'is' if len(question.wrong) == 1 else 'are'} "
+                f"right where the tf.function{at} is traced anew: its trace keeps a Python value from an earlier trace",
+                place,
+                "give the value to the function as an argument, or keep it in a tf.Variable",
+                final=True,
+            )
+            return
+
+
+@contextmanager
+def _calls(call: Callable[..., Any]) -> Iterator[None]:
+    """Have ``call(original, function, ...)`` make each call of a ``tf.function`` in the body."""
+    owner = type(tf.function(lambda: None))
+    original = owner.__call__
+    owner.__call__ = lambda self, *given, **named: call(original, self, *given, **named)
+    try:
+        yield
+    finally:
+        owner.__call__ = original
 
 
 def _right_line_by_line(question: Question) -> bool:

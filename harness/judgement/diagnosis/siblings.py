@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 
 #: These choose rows by their numbers.
 _CHOICES = frozenset({"GatherV2", "GatherNd"})
+#: These pass no gradient on.
+_STOPS = frozenset({"StopGradient", "PreventGradient"})
 #: These change the shape alone.
 _SHAPES = frozenset({"Reshape", "ExpandDims", "Squeeze", "Identity"})
 
@@ -175,6 +177,8 @@ def stopped_gradient(search: Search) -> tuple[Step, str] | None:
     for step in reversed(steps):
         if not step.gradient_of and (played.intersection(step.outputs) or leading.intersection(step.outputs)):
             leading.update(step.inputs)
+    if (lost := _lost_use(search, leading)) is not None:
+        return lost
     for step in steps:
         if step.gradient_of or step.result is None or not step.place or played.intersection(step.outputs):
             continue
@@ -188,9 +192,57 @@ def stopped_gradient(search: Search) -> tuple[Step, str] | None:
         if not steps.watched.intersection(step.inputs):
             return step, f"the gradient stops at {step.kind}{on}, which no tape records"
         readers = (each for each in steps if step.outputs[0] in each.inputs)
-        stop = next((each for each in readers if each.kind in ("StopGradient", "PreventGradient") and each.place), step)
+        stop = next((each for each in readers if each.kind in _STOPS and each.place), step)
         return stop, f"the gradient stops at {stop.kind}{on}"
     return None
+
+
+def _lost_use(search: Search, leading: set[int]) -> tuple[Step, str] | None:
+    """Where a use of a tensor passes no gradient on, though the same input of the reference's op does.
+
+    Of several uses of a weight, say, one may lose its gradient while the others keep theirs. ``leading``: what ops read
+    that have a gradient.
+    """
+    steps, whole = search.steps, search.whole
+    for step in steps:
+        known = search.partner.get(step.outputs[0]) if step.outputs else None
+        other = known.step if known is not None else None
+        if (
+            other is None
+            or known is None
+            or step.gradient_of
+            or (step.kind, len(step.inputs))
+            != (
+                other.kind,
+                len(other.inputs),
+            )
+        ):
+            continue
+        used = not (steps.played | leading).isdisjoint(step.outputs)
+        if not used or whole.played.isdisjoint(other.outputs):
+            continue
+        for mine, theirs in zip(step.inputs, other.inputs, strict=True):
+            own, there = search.value(mine), search.value(theirs)
+            same = own is not None and any(equal(own, part) for part in whole_and_rows(there, known.rows))
+            if same and theirs in whole.watched and mine not in steps.watched:
+                stop = search.maker[mine]
+                while not _stops(search, stop) and (before := _made_of(search, stop)) is not None:
+                    stop = before
+                if stop.place and _stops(search, stop):
+                    reader = f"; {named(step)} passes no gradient on there, the reference's does"
+                    return stop, f"the gradient stops at {stop.kind}{reader}"
+    return None
+
+
+def _stops(search: Search, step: Step) -> bool:
+    """Whether a gradient is lost at a step: no tape watches what it makes, although one watches what it reads."""
+    return step.kind in _STOPS or not search.steps.watched.isdisjoint(step.inputs)
+
+
+def _made_of(search: Search, step: Step) -> Step | None:
+    """The step that made what another one moves or computes on, where that is one tensor alone."""
+    made = [search.maker[name] for name in step.inputs if name in search.maker and name in search.from_data]
+    return made[0] if len(made) == 1 else None
 
 
 def odd_reading(search: Search, step: Step, expected: Step | None) -> tuple[Step, str] | None:

@@ -33,6 +33,7 @@ def repeated(question: Question) -> Iterator[Cause]:
         yield from _some_more_often(question, states)
         yield from _applied_again(question, states)
         yield from _one_missing(question, states)
+        yield from _decayed_otherwise(question, states)
         yield from _by_shares(question, states)
     elif outputs and len(outputs) == len(question.wrong) and question.seen_reference.writes:
         yield from _before_or_after(question)
@@ -62,6 +63,47 @@ def _besides(question: Question, states: list[Leaf]) -> Iterator[Cause]:
         are, them = ("is", "it") if len(more) == 1 else ("are", "them")
         sentence = f"{variables_text(more)} {are} updated, but the reference does not update {them}"
         yield Cause(sentence, place_of(question, more[0]))
+
+
+def _decayed_otherwise(question: Question, states: list[Leaf]) -> Iterator[Cause]:
+    """The weight decay of an optimizer is a part of its gradients, is missing, or counts once per shard."""
+    count = len(question.devices)
+    decays: set[float] = set()
+    for factor, in_gradient, how in (
+        (0.0, True, "is added to the gradients (L2) instead of being taken from the weights"),
+        (0.0, False, "is missing"),
+        (float(count), False, f"counts {count} times, once per shard"),
+    ):
+
+        def apply(
+            original: Callable[..., Any],
+            optimizer: Any,
+            grads: Any,
+            variables: Any = None,
+            factor: float = factor,
+            in_gradient: bool = in_gradient,
+        ) -> Any:
+            decay = getattr(optimizer, "weight_decay", None)
+            if not isinstance(decay, float) or not decay or variables is None:
+                return original(optimizer, grads, variables)
+            decays.add(decay)
+            if in_gradient:
+                pairs = zip(grads, variables, strict=True)
+                grads = [grad if grad is None else grad + decay * variable for grad, variable in pairs]
+            optimizer.weight_decay = decay * factor or None
+            try:
+                return original(optimizer, grads, variables)
+            finally:
+                optimizer.weight_decay = decay
+
+        with applying(apply):
+            result = question.run(gradients=False)
+        if not decays or result is None:
+            return
+        if explains(result, question.wrong):
+            sentence = f"the optimizer's weight decay of {min(decays):g} {how}"
+            yield Cause(sentence, place_of(question, states[0]))
+            return
 
 
 def _by_shares(question: Question, states: list[Leaf]) -> Iterator[Cause]:
