@@ -48,6 +48,9 @@ _PROFILE_FORMS = (
     Form("path/to/mine.toml", "a profile of your own"),
 )
 
+#: What other programs call the first device, such as ``cuda:0``.
+_FIRST_DEVICE = re.compile(r"(cpu|gpu):0")
+
 
 def spec_forms(*, in_profile: bool = False) -> tuple[Form, ...]:
     """List every form of a spec; with ``in_profile``, those that a profile may name."""
@@ -104,6 +107,8 @@ def _hint(text: str) -> str:
         return f"this names one device, and a spec says how many; {kind}:1 takes the first {kind.upper()}{others}"
     plain = text.strip().lower()
     meant = _ALIASES.sub(lambda name: _KINDS_BY_ALIAS[name[1]], plain)
+    if name := _FIRST_DEVICE.fullmatch(meant):
+        return f"this names one device, and a spec says how many; {name[1]}:1 takes the first {name[1].upper()}"
     suggestion = f"; did you mean {meant!r}?" if _is_spec(meant) else ""
     if text != plain:
         return f"specs are in lower case and without spaces{suggestion}"

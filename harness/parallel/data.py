@@ -97,7 +97,7 @@ class DataParallel:
                 # One shard's result is brought to the host too, where the joined results are.
                 tf.nest.map_structure(tf.identity, column[0], expand_composites=True)
                 if len(column) == 1
-                else tf.concat(column, axis=self.axis)
+                else _joined(column, self.axis)
                 for column in zip(*results, strict=True)
             ]
             return call.pack(joined)
@@ -117,6 +117,26 @@ class DataParallel:
             parameters = []
         named = [each.name for each in parameters if each.kind in (each.POSITIONAL_ONLY, each.POSITIONAL_OR_KEYWORD)]
         return [*named, *(f"args[{index}]" for index in range(count - len(named)))][:count]
+
+
+def _joined(parts: Sequence[Any], axis: int) -> Any:
+    """The results of the shards, one after the other along the batch axis.
+
+    Raises:
+        ShardingError: they differ in another axis, as far as their shapes are known.
+    """
+    shapes = [part.shape.as_list() for part in parts if tf.is_tensor(part) and part.shape.rank is not None]
+    for other in shapes[1:] if len(shapes) == len(parts) else ():
+        own = shapes[0]
+        for at in range(min(len(own), len(other))):
+            differ = own[at] is not None and other[at] is not None and own[at] != other[at]
+            if differ and at != axis % len(own):
+                raise ShardingError(
+                    f"the results of two shards have the shapes {own} and {other}, and cannot be joined along axis "
+                    f"{axis}; make axis {at} as long in every shard: to_tensor(), say, pads each shard to its own "
+                    "longest row, and to_tensor(shape=...) pads all alike"
+                )
+    return tf.concat(parts, axis=axis)
 
 
 @dataclass(eq=False)

@@ -103,6 +103,8 @@ def test_a_path_object_names_a_profile_file() -> None:
         ("GPU:2", "without spaces; did you mean 'gpu:2'?"),
         ("gpus:2", "unknown; did you mean 'gpu:2'?"),
         ("cuda:2", "unknown; did you mean 'gpu:2'?"),
+        ("cuda:0", "names one device, and a spec says how many; gpu:1 takes the first GPU"),
+        ("GPU:0", "names one device, and a spec says how many; gpu:1 takes the first GPU"),
         ("CUDA:1", "lower case and without spaces; did you mean 'gpu:1'?"),
         ("cpus:4", "did you mean 'cpu:4'?"),
     ],

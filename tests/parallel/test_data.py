@@ -203,6 +203,16 @@ def test_a_result_of_another_size_is_refused(devices: Devices) -> None:
         make_parallel(lambda x: x[:2], devices)(x=rows(10))
 
 
+def test_results_padded_to_the_longest_row_of_each_shard_are_refused(devices: Devices) -> None:
+    rows = tf.ragged.constant([["a", "bb"], ["ccc"], ["d"], ["gg"]])
+    some = devices[:2]
+    with pytest.raises(ShardingError, match=r"shapes \[2, 2\] and \[2, 1\].*to_tensor\(shape=...\) pads all alike"):
+        make_parallel(lambda rows: rows.to_tensor(), some)(rows)
+    made = make_parallel(lambda rows: rows.to_tensor(shape=(None, 2)), some)(rows)
+    assert made.shape == (4, 2)
+    assert make_parallel(lambda rows: rows[:, :1], some)(rows).shape[0] == 4
+
+
 def test_a_result_of_another_size_is_refused_when_the_batch_size_is_known_only_in_the_graph(devices: Devices) -> None:
     parallel = make_parallel(lambda x: x[:2], devices)
     call = tf.function(lambda x: parallel(x=x), input_signature=[tf.TensorSpec([None, 3])])

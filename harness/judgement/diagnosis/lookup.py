@@ -171,7 +171,8 @@ class Lookup(Generic[Owner]):
         """What arrays belong to that have these rows along an axis, and they are those of ``array``."""
         if not array.size or array.shape[axis] != len(numbers):
             return
-        positions, found = _sample(array.size), []
+        found: list[_Known[Owner]] = []
+        positions = _sample(array.size)
         elements, at = array.reshape(-1)[positions], [*np.unravel_index(positions, array.shape)]
         at[axis] = np.asarray(numbers)[at[axis]]
         for count, alike in self._with_rest(array, axis, _without(array.shape, axis)):

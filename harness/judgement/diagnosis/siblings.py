@@ -177,8 +177,8 @@ def stopped_gradient(search: Search) -> tuple[Step, str] | None:
     for step in reversed(steps):
         if not step.gradient_of and (played.intersection(step.outputs) or leading.intersection(step.outputs)):
             leading.update(step.inputs)
-    if (lost := _lost_use(search, leading)) is not None:
-        return lost
+    if (use := _lost_use(search, leading)) is not None:
+        return use
     for step in steps:
         if step.gradient_of or step.result is None or not step.place or played.intersection(step.outputs):
             continue
