@@ -7,6 +7,7 @@ from typing import Any
 
 from harness._tensorflow import graph_of_function, interface
 from harness.lazy import tf
+from harness.proof.sizes import Unprovable
 
 
 def body_of(op: Any, attribute: str) -> Any:
@@ -20,5 +21,8 @@ def run_kernel(op: Any, values: Sequence[Any]) -> list[Any]:
     given = [tf.constant(value, tensor.dtype) for value, tensor in zip(values, op.inputs, strict=True)]
     attributes = tuple(part for each in op.op_def.attr for part in (each.name, op.get_attr(each.name)))
     with tf.init_scope():
-        made = private.execute.execute(op.type, len(op.outputs), given, attributes, private.context.context())
+        try:
+            made = private.execute.execute(op.type, len(op.outputs), given, attributes, private.context.context())
+        except tf.errors.OpError as error:
+            raise Unprovable(f"{op.type} fails: {str(error.message).splitlines()[0]}") from error
     return [each.numpy() for each in made]

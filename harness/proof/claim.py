@@ -68,7 +68,7 @@ class Proof:
 
 
 @dataclass
-class _Question:
+class Question:
     """The arguments of :func:`examine`, checked."""
 
     parallel: Callable[..., Any]
@@ -172,7 +172,7 @@ def examine(
     given = Given.of(inputs)
     starts, assumed = _starts(same)
     deadline = time.monotonic() + limit_s if limit_s is not None else None
-    question = _Question(
+    question = Question(
         parallel,
         reference,
         given,
@@ -184,9 +184,14 @@ def examine(
         scope,
         deadline,
     )
+    return answer(question, assumed, any_batch=any_batch)
+
+
+def answer(question: Question, assumed: tuple[str, ...] = (), *, any_batch: bool = True) -> Proof:
+    """What is proved of the graphs of a question."""
     graphs = question.graphs()
     try:
-        found = _compared(question, *graphs, given.shapes)
+        found = _compared(question, *graphs, question.given.shapes)
     except TimeUp:
         unproved = tuple(ProofResult(name, False, "the time limit") for name in graphs[0].names)
         return Proof(unproved, assumed=assumed, error="the time limit")
@@ -217,7 +222,7 @@ def _handle(variable: Any) -> Any:
     return held.handle
 
 
-def _compared(question: _Question, one: Traced, other: Traced, shapes: Sequence[Sequence[Any]]) -> list[ProofResult]:
+def _compared(question: Question, one: Traced, other: Traced, shapes: Sequence[Sequence[Any]]) -> list[ProofResult]:
     """What is proved for inputs of these shapes."""
     algebra = Algebra()
     run_r = Run(algebra, deadline=question.deadline, placeholders=other.placeholders)
@@ -250,7 +255,7 @@ def _result(reasons: Reasons, name: str, p: Any, r: Any) -> ProofResult:
     return ProofResult(name, False, reason.why, reason.place, reason.refuted)
 
 
-def _reach(question: _Question, found: Sequence[ProofResult]) -> str:
+def _reach(question: Question, found: Sequence[ProofResult]) -> str:
     """For which batch sizes the results are proved too, where all are for these shapes."""
     shapes = question.given.shapes
     rows = next((shape[0] for shape in shapes if shape), 0)

@@ -62,6 +62,17 @@ def power_iteration(devices: Any) -> Pair:
 
 
 @pair
+def a_loop_that_adds_up(devices: Any) -> Pair:
+    w = variable(5, 3)
+
+    def model(x: Any) -> Any:
+        zeros = tf.zeros([tf.shape(x)[0], 3])
+        return tf.while_loop(lambda t, y: t < 3, lambda t, y: (t + 1, 0.5 * y + tf.tanh(x @ w)), [0, zeros])[1]
+
+    return Pair(sharded(model, devices, [3, 5]), model, {"x": array(8, 5)}, [w])
+
+
+@pair
 def ensemble_of_members(devices: Any) -> Pair:
     weights = [variable(5, 3, seed=seed) for seed in range(4)]
     members = [lambda x, w=w: tf.tanh(x @ w) for w in weights]

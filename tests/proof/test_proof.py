@@ -6,16 +6,41 @@ from typing import Any
 
 import pytest
 import tensorflow as tf
-from mutants import holes, mutants
-from near_misses import NEAR_MISSES
+from more_near_misses import NEAR_MISSES
+from mutants import NOWHERE, Mutant, Subject, mutants
 from pairs_of_loops_and_shards import PAIRS
 from proof_pairs import array, variable
+from variants import number_of_commit
 
 from harness import Devices, UsageError, Verdict, prove, verify
+from harness.proof.rules.table import TABLE
 
 pytestmark = [pytest.mark.devices(min=4), pytest.mark.usefixtures("devices")]
 #: Right, and not proved so far.
 _OPEN = {"attention_heads", "mapped_rows"}
+#: Of which mutants are tried quickly.
+_SMALL = [
+    "sgd",
+    "a_loop_that_adds_up",
+    "embedding",
+    "masked_mean",
+    "largest_over_shards",
+    "log_of_a_sum_of_exponentials",
+    "accumulated_gradients",
+    "copies_of_the_weights",
+    "momentum",
+    "stateless_dropout_drawn_once",
+    "read_after_an_update",
+    "integers",
+    "a_custom_gradient",
+    "a_branch_on_a_variable",
+    "expert_choice_by_mask",
+    "ring_of_partial_sums",
+    "rows_and_columns",
+    "einsum_over_shards",
+    "batch_norm_in_inference",
+    "contraction_over_features",
+]
 
 
 @pytest.mark.cases(10)
@@ -48,20 +73,39 @@ def test_programs_that_differ_are_not_proved(name: str) -> None:
     assert not proof.proved
 
 
+def _holes(names: list[str], devices: Devices, count: int, seed: int) -> dict[str, list[str]]:
+    """The mutants with results that are proved and differ."""
+    found = {}
+    for subject, mutant in mutants(names, devices, count, seed):
+        judged = subject.holes(mutant)
+        if judged is not None and judged[0]:
+            found[f"{subject.name}: {mutant.changed} (seed {seed})"] = judged[0]
+    return found
+
+
 def test_no_mutant_is_proved_and_different(devices: Devices) -> None:
-    names = [
-        "dense, by hand",
-        "attention, by hand",
-        "synchronised_batch_norm",
-        "rows_and_columns",
-        "ring_of_partial_sums",
-    ]
-    wrong = {
-        f"{name}: {mutant.changed}": found
-        for name, mutant, pair in mutants(names, devices, 40, 3)
-        if (found := holes(pair, mutant)[0])
-    }
-    assert not wrong
+    assert not _holes(["sgd"], devices, 10, 3)
+    assert not _holes(["a_loop_that_adds_up"], devices, 10, 3)
+
+
+@pytest.mark.variant
+@pytest.mark.parametrize("case", range(10))
+def test_none_of_these_500_mutants_is_proved_and_different(devices: Devices, case: int) -> None:
+    """Others in each commit."""
+    number = 10 * number_of_commit() + case
+    assert not _holes([_SMALL[number % len(_SMALL)]], devices, 50, number)
+
+
+def test_a_graph_that_is_copied_is_proved_as_it_was(devices: Devices) -> None:
+    for name in ("nested_functions", "a_loop_that_adds_up", "momentum"):
+        subject = Subject.of(name, PAIRS[name](devices), any_batch=False)
+        assert subject.proof(Mutant(subject.graphs[0], NOWHERE, "none", 0).proved()).proved, name
+
+
+def test_a_hole_in_a_rule_is_seen(devices: Devices, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A rule by which 2 x is x: mutants that scale something are proved and differ."""
+    monkeypatch.setitem(TABLE, "Mul", lambda ev, op, x, y: ev.alg.broadcast(x if x.shape else y, op.outputs[0].shape))
+    assert _holes(["sgd"], devices, 12, 3)
 
 
 def test_a_proof_says_for_which_batch_sizes(devices: Devices) -> None:

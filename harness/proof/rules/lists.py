@@ -79,6 +79,9 @@ def _filled(ev: Evaluation, x: Poly, item: Poly) -> Poly:
 
 
 def _set(ev: Evaluation, op: Any, x: Poly, i: Poly, item: Poly) -> Poly:
+    at = ev.alg.value(i)
+    if op.get_attr("resize_if_index_out_of_bounds") and (at is None or not 0 <= at < x.shape[0]):
+        raise Unprovable("a list that may grow")
     x = _filled(ev, x, item)
     maps: list[Map] = [((k + 1, None, k), k + 1) for k in range(len(x.shape) - 1)]
     return ev.alg.apply("ListSet", (), [x, i, item], x.shape, x.dtype, Form(maps))

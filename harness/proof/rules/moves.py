@@ -46,7 +46,10 @@ def _squeeze(ev: Evaluation, op: Any, x: Poly) -> Poly:
 
 
 def _transpose(ev: Evaluation, op: Any, x: Poly, perm: Poly) -> Poly:
-    return ev.alg.transpose(x, [k % len(x.shape) for k in ev.ints(perm)])
+    order = [k % len(x.shape) for k in ev.ints(perm)]
+    if sorted(order) != list(range(len(x.shape))):
+        raise Unprovable(f"a transposition by {order}")
+    return ev.alg.transpose(x, order)
 
 
 def _pack(ev: Evaluation, op: Any, *args: Poly) -> Poly:
@@ -81,6 +84,8 @@ def _split_v(ev: Evaluation, op: Any, x: Poly, sizes: Poly, axis: Poly) -> list[
             rest = rest - size if size != -1 else rest
         own[own.index(-1)] = rest
     ends = list(itertools.accumulate(own))
+    if ends[-1] != x.shape[at]:
+        raise Unprovable(f"{x.shape[at]} rows split into {own}")
     return [ev.alg.slice(x, at, end - size, end) for size, end in zip(own, ends, strict=True)]
 
 
@@ -192,9 +197,11 @@ def _strided_slice_grad(ev: Evaluation, op: Any, shape: Poly, *given: Poly) -> P
         axis, index = picked
         maps = [((k - (k > axis), None), k) for k in range(len(sizes)) if k != axis]
         return ev.alg.apply("Put", (axis, sizes[axis]), [g, index], sizes, g.dtype, Form(maps, (0,), total=True))
-    ranges, _ = _ranges(ev, op, sizes, bounds)
+    ranges, result = _ranges(ev, op, sizes, bounds)
     if any(each.step != 1 for each in ranges):
         raise Unprovable("the gradient of a slice with steps")
+    if tuple(result) != g.shape:
+        raise Unprovable("the gradient of a slice of another shape")
     g = ev.alg.reshape(g, [each.size for each in ranges])
     for k, each in enumerate(ranges):
         g = padded(ev, g, k, each.start, sizes[k] - each.stop)

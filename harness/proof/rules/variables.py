@@ -8,6 +8,7 @@ import numpy as np
 
 from harness.lazy import tf
 from harness.proof.evaluation import Entry, Evaluation
+from harness.proof.sizes import Unprovable
 from harness.proof.terms import Poly
 
 
@@ -20,18 +21,12 @@ def _read(ev: Evaluation, op: Any, ref: Any) -> Poly:
 
 
 def _assign(ev: Evaluation, op: Any, ref: Any, value: Poly) -> list[Poly]:
-    ev.read(ref)
-    ev.state[ref] = value
-    return []
-
-
-def _assign_add(ev: Evaluation, op: Any, ref: Any, value: Poly) -> list[Poly]:
-    ev.state[ref] = ev.alg.add(ev.read(ref), value)
-    return []
-
-
-def _assign_sub(ev: Evaluation, op: Any, ref: Any, value: Poly) -> list[Poly]:
-    ev.state[ref] = ev.alg.add(ev.read(ref), value, -1)
+    before = ev.read(ref)
+    if before.shape != value.shape or before.dtype != value.dtype:
+        raise Unprovable("an update of another shape than the variable's")
+    # What is added or subtracted is not broadcast.
+    sign = {"AssignAddVariableOp": 1, "AssignSubVariableOp": -1}.get(op.type, 0)
+    ev.state[ref] = ev.alg.add(before, value, sign) if sign else value
     return []
 
 
@@ -43,7 +38,7 @@ RULES: dict[str, Entry] = {
     "Const": _const,
     "ReadVariableOp": _read,
     "AssignVariableOp": _assign,
-    "AssignAddVariableOp": _assign_add,
-    "AssignSubVariableOp": _assign_sub,
+    "AssignAddVariableOp": _assign,
+    "AssignSubVariableOp": _assign,
     "VariableShape": _variable_shape,
 }
