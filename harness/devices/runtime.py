@@ -40,8 +40,8 @@ class Configured:
         return f"{self.request} [{self.plan.describe()}]"
 
 
-# TensorFlow has one runtime per process, and so has this module.
-_lock = threading.Lock()
+# TensorFlow has one runtime per process, and so has this module. Importing TensorFlow may configure it: the plug-in does.
+_lock = threading.RLock()
 _configured: Configured | None = None
 
 

@@ -197,6 +197,8 @@ def _configure(state: _State) -> None:
     """Configure the devices once. Keep the error, for each test that needs them to report."""
     if state.devices is not None or state.error is not None:
         return
+    if state.early is not None:
+        state.early.forget()  # configuring imports TensorFlow
     from harness.devices.runtime import configure
     from harness.errors import HarnessError
 
