@@ -82,9 +82,9 @@ FAULTY = [
     Machine(4, H100, [f"pair-flip pair = [{of}, 2]" for of in (0, 1, 3)], "corruption collectives", {2}),
     # The way between the cards is wrong, and none of them.
     Machine(
-        3,
+        4,
         RTX,
-        [f"zeros pair = [{of}, {to}]" for of in range(3) for to in range(3) if of != to],
+        [f"zeros pair = [{of}, {to}]" for of in range(4) for to in range(4) if of != to],
         "copies corruption collectives",
         set(),
     ),
