@@ -124,9 +124,10 @@ def _left_unread(account: Account) -> bool:
 
 
 def _unread_arguments(account: Account) -> bool:
-    """Whether no op reads one of the arguments, though ops read another one."""
+    """Whether no op reads one of the arguments that may be a batch, though ops read another one."""
     read = {name for sources in account.provenance.sources.values() for name, _ in sources}
-    return bool(read & set(account.trace.arguments)) and not read.issuperset(account.trace.arguments)
+    batches = {name for name, (_, rank, *_) in account.trace.arguments.items() if rank != 0}
+    return bool(read & batches) and not read.issuperset(batches)
 
 
 def _begun_anew(account: Account) -> dict[str, bool]:
