@@ -177,8 +177,6 @@ def stopped_gradient(search: Search) -> tuple[Step, str] | None:
     for step in reversed(steps):
         if not step.gradient_of and (played.intersection(step.outputs) or leading.intersection(step.outputs)):
             leading.update(step.inputs)
-    if (use := _lost_use(search, leading)) is not None:
-        return use
     for step in steps:
         if step.gradient_of or step.result is None or not step.place or played.intersection(step.outputs):
             continue
@@ -194,7 +192,7 @@ def stopped_gradient(search: Search) -> tuple[Step, str] | None:
         readers = (each for each in steps if step.outputs[0] in each.inputs)
         stop = next((each for each in readers if each.kind in _STOPS and each.place), step)
         return stop, f"the gradient stops at {stop.kind}{on}"
-    return None
+    return _lost_use(search, leading)
 
 
 def _lost_use(search: Search, leading: set[int]) -> tuple[Step, str] | None:
@@ -207,16 +205,9 @@ def _lost_use(search: Search, leading: set[int]) -> tuple[Step, str] | None:
     for step in steps:
         known = search.partner.get(step.outputs[0]) if step.outputs else None
         other = known.step if known is not None else None
-        if (
-            other is None
-            or known is None
-            or step.gradient_of
-            or (step.kind, len(step.inputs))
-            != (
-                other.kind,
-                len(other.inputs),
-            )
-        ):
+        if known is None or other is None or step.gradient_of:
+            continue
+        if other.kind != step.kind or len(other.inputs) != len(step.inputs):
             continue
         used = not (steps.played | leading).isdisjoint(step.outputs)
         if not used or whole.played.isdisjoint(other.outputs):
