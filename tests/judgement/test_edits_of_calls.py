@@ -131,6 +131,19 @@ def state_that_goes_on(devices: Devices, wrong: bool) -> Planted:
     return program, lambda x: ended(x, tf.zeros((8, 4))), {"x": sample(8, 3, 5)}
 
 
+def other_temperature(devices: Devices, wrong: bool) -> Planted:
+    """A constant that is the number of rows: the quotient is no part of a sum over shards."""
+    weights = sample(5, 5)
+
+    def tower(part: Any, temperature: float) -> Any:
+        return tf.nn.softmax(tf.matmul(part, weights) / temperature)
+
+    def program(x: Any) -> Any:
+        return tf.concat(on_each(devices, lambda part: tower(part, 8.0 if wrong else 2.0), tf.split(x, 4)), 0)
+
+    return program, lambda x: tower(x, 2.0), {"x": sample(8, 5)}
+
+
 #: What the first sentence says.
 FAULTS: dict[Callable[[Devices, bool], Planted], str] = {
     decay_as_a_penalty: r"weight decay of 0.2 is added to the gradients \(L2\) instead of being taken from the weights",
@@ -138,6 +151,7 @@ FAULTS: dict[Callable[[Devices, bool], Planted], str] = {
     same_part_of_a_dataset: r"reads the parts 0 of 4, 1 of 4, 2 of 4 and 2 of 4 of a dataset; to read each of the 4",
     rate_of_the_first_trace: r"right where the tf.function .*is traced anew: its trace keeps a Python value",
     too_few_of_each: r"TopKV2: it reads the constant 1 where the reference reads 3; to read 3 there makes the results",
+    other_temperature: r"^(?!.*of one shard).*; to read (2|the result of the reference's RealDiv .*) there makes the",
     state_that_goes_on: r"MatMul: its input equals the result of Tanh .* but on CPU:0 it equals that of Fill",
 }
 

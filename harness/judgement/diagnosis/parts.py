@@ -6,9 +6,12 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from harness.judgement.diagnosis.leaves import factor_of
+from harness.judgement.diagnosis.lookup import Rows, whole_and_rows
 from harness.judgement.diagnosis.recorded import MOVES, Step, equal, named, titled
 from harness.judgement.diagnosis.siblings import reordered
 from harness.judgement.diagnosis.wording import factor_text
+from harness.judgement.values import wide
 
 if TYPE_CHECKING:
     from harness.judgement.diagnosis.search import Search
@@ -33,9 +36,29 @@ def partial(search: Search, step: Step) -> str:
     if step.kind in _ADDS and _adds_to_each(search, step, parts[0]):
         each = f"each of the {len(search.groups[id(step)])} parts of {named(made)}"
         return f"it adds the same numbers to {each}, although these parts are added up later"
+    if scaled := _scaled_rows(search, step, parts[0]):
+        return scaled
     part = _first_part(search, made)
     text = titled(part) if part.place == step.place else named(part)
     return f"it reads {text} of one shard, where the reference reads that of the whole batch"
+
+
+def _scaled_rows(search: Search, step: Step, number: int) -> str:
+    """Whether a part is the reference's own rows times a number: then it is no result of one shard."""
+    name = step.inputs[number]
+    made, known, own = search.maker[name], search.partner.get(name), search.value(name)
+    theirs = known.step.result if known is not None and known.step is not None else None
+    rows = Rows(search.shards[0], search.rows_of_device(step), 0)
+    if theirs is None or own is None or own.size < 2 or not rows.numbers or known is None or known.step is None:
+        return ""
+    for part in whole_and_rows(theirs, rows)[1:]:
+        if part.shape != own.shape or np.iscomplexobj(own):
+            continue
+        factor = factor_of(wide(own), wide(part))
+        if factor and abs(factor - 1.0) > _NEAR and equal((wide(part) * factor).astype(own.dtype), own):
+            whole = f"the reference's {named(known.step)}"
+            return f"it reads {named(made)}, which gives {factor_text(factor)} times these rows of {whole}"
+    return ""
 
 
 def wrong_weight(search: Search, step: Step) -> tuple[Step, str] | None:
