@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import warnings
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from harness.judgement.fields import in_fields
 from harness.judgement.state import named_variables
 from harness.lazy import tf
 from harness.proof.claim import Proof, examine
-from harness.proof.sentence import claim
+from harness.proof.sentence import claim, why
 
 if TYPE_CHECKING:
     from harness.judgement.examine import Examination
+    from harness.judgement.verification import Comparison
 
 #: After so long, what is not proved yet counts as tested.
 _LIMIT_S = 60.0
@@ -56,6 +58,13 @@ def with_proof(reason: str, proof: Proof | None) -> str:
     if proof.proved:
         return f"{claim(proof)}, and every op ran where it should"
     return f"{reason}. {claim(proof)}"
+
+
+def refuted(proof: Proof | None, comparisons: Sequence[Comparison]) -> str:
+    """Why a result differs for every input, where the proof shows it and the numbers confirm it."""
+    wrong = {each.where for each in comparisons if each.largest_error > each.bound}
+    found = (each for each in (proof.results if proof is not None else ()) if each.refuted and each.name in wrong)
+    return next((f"{each.name}: {why(each)}" for each in found), "")
 
 
 def only_rounding(proof: Proof | None) -> str:

@@ -12,7 +12,7 @@ from harness.judgement.diagnosis.explain import explain, merged
 from harness.judgement.diagnosis.wording import first_upper, listed
 from harness.judgement.patterns import SKIPPED
 from harness.judgement.placement import gradient_ops, removed
-from harness.judgement.proving import only_rounding, with_proof
+from harness.judgement.proving import only_rounding, refuted, with_proof
 from harness.judgement.runs import rows_alike, rows_of
 from harness.judgement.verification import PLACE_KINDS, VALUE_KINDS, Verification, describe
 from harness.plural import plural
@@ -63,6 +63,8 @@ def conclude(
         deviates = any(finding.kind in ("value", "gradient") for finding in findings)
         if deviates and (excluded := only_rounding(proof)):
             reason = f"{reason.rstrip('.')}. {excluded}"
+        elif cause := refuted(proof, judged.comparisons):
+            reason = f"{first_upper(cause)}. {reason}"
     elif judged.undecided:
         verdict, reason = Verdict.UNKNOWN, "; ".join(judged.undecided)
     elif exercised.ops == 0:

@@ -159,6 +159,25 @@ def test_a_refutation_says_why() -> None:
     assert less.place.startswith("tests/proof/test_proof.py:")
 
 
+def test_a_refutation_that_the_numbers_confirm_comes_first(devices: Devices) -> None:
+    def loss(x: Any) -> Any:
+        return tf.reduce_mean(tf.square(x), 0)
+
+    def halves(x: Any) -> Any:
+        parts = []
+        for device, part in zip(devices, (x[:3], x[3:], x[:0], x[:0]), strict=False):
+            with tf.device(device.name):
+                parts.append(loss(part) / 2.0 if part.shape[0] else tf.zeros([5]))
+        return tf.add_n(parts)
+
+    options: dict[str, Any] = {"devices": devices[:2], "modes": ["graph"], "prove": True}
+    verification = verify(halves, loss, {"x": array(8, 5)}, **options)
+    assert verification.verdict is Verdict.FAIL
+    assert verification.reason.startswith("Output: shards have the weights 1/6 and 1/10 (test_proof.py:")
+    same_rows = verify(halves, loss, {"x": tf.ones([8, 5])}, **options)
+    assert same_rows.verdict is not Verdict.FAIL
+
+
 def test_what_is_assumed_is_said_and_nothing_else_is_assumed() -> None:
     a, b = variable(5, 3, name="a"), variable(5, 3, name="b")
     inputs = {"x": array(8, 5)}
