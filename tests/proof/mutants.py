@@ -49,6 +49,7 @@ _LEFT_ALONE = (
     "then_branch",
     "else_branch",
 )
+_REDUCTIONS = ("Sum", "Mean", "Prod", "Max", "Min", "All", "Any")
 #: Operations that a mutant does not change: arguments, and what only has to be there.
 _FIXED = ("Placeholder", "NoOp", "Assert")
 _INVALID = (tf.errors.OpError, ValueError, TypeError, AttributeError, RuntimeError, OverflowError, AssertionError)
@@ -133,6 +134,10 @@ class Copier:
                 graph._add_function_recursive(op.graph._get_function(each.name))
         if chosen:
             args = self._before(op, node, args, env)
+        if op.type in _REDUCTIONS and args[0].shape.rank is not None:
+            many = args[1].shape.num_elements()
+            if many is not None and many > args[0].shape.rank:
+                raise ValueError("more axes than there are, which ends the process of TensorFlow")
         waits = [made[each.name] for each in op.control_inputs if each.name in made]
         with tf.control_dependencies(waits):
             new = graph.create_op(
