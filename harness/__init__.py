@@ -51,6 +51,7 @@ if TYPE_CHECKING:
         Verdict as Verdict,
     )
     from harness.speed.measure import measure_speedup as measure_speedup
+    from harness.speed.memory.memory import Memory as Memory
     from harness.speed.record import SpeedupRecord as SpeedupRecord, Work as Work
 
 #: The public names by the module that has them.
@@ -87,6 +88,7 @@ _NAMES = {
     "harness.proof.claim": ("Proof", "prove"),
     "harness.records": ("Exercised", "Finding", "Verdict"),
     "harness.speed.measure": ("measure_speedup",),
+    "harness.speed.memory.memory": ("Memory",),
     "harness.speed.record": ("SpeedupRecord", "Work"),
 }
 _HOME = {name: module for module, names in _NAMES.items() for name in names}

@@ -69,6 +69,9 @@ NCCL_KERNEL, COPY = r"^nccl(Dev)?Kernel", r"^Memcpy"
 PROCESS_EVENT = "ExecutorState::Process"
 ASYNC_START, ASYNC_DONE = "ExecutorState::ProcessAsync::Start", "ExecutorState::ProcessAsync::Done"
 EAGER_CALL, EAGER_KERNEL, FUNCTION_RUN = "EagerExecute", "EagerKernelExecute", "FunctionRun"
+#: What an allocator of the host does, and the statistics that tell the buffer, its size, and which allocator it is.
+ALLOCATION, DEALLOCATION = "MemoryAllocation", "MemoryDeallocation"
+BUFFER_ADDRESS, BUFFER_BYTES, ALLOCATOR_NAME = "addr", "requested_bytes", "allocator_name"
 #: Threads of tf.data, and the event of a function that it runs.
 PIPELINE_THREAD, CAPTURED_FUNCTION = "tf_data", "InstantiatedCapturedFunction::"
 #: The event of each request to a server. It looks like an op.

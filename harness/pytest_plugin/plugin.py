@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from harness import session as library_session
-from harness.pytest_plugin import annotate, gate, speed
+from harness.pytest_plugin import annotate, gate, memory, speed
 from harness.pytest_plugin.early import AfterImport
 from harness.pytest_plugin.watch import Watch
 
@@ -115,7 +115,8 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 def pytest_configure(config: pytest.Config) -> None:
     """Register the marker, and refuse a spec or a profile that is not valid before anything runs."""
-    config.addinivalue_line("markers", _MARKER_HELP)
+    for line in (_MARKER_HELP, *memory.MARKER_HELP):
+        config.addinivalue_line("markers", line)
     spec, origin = _requested(config)
     state = config.stash[_STATE] = _State(spec, origin)
     library_session.observers.append(state.watch.observe)
@@ -123,6 +124,7 @@ def pytest_configure(config: pytest.Config) -> None:
     library_session.root = config.rootpath
     config.pluginmanager.register(state.watch, "harness-watch")
     config.pluginmanager.register(_Summary(), "harness-summary")
+    config.pluginmanager.register(memory.MemoryPlugin(lambda: _configured(state)), "harness-memory")
     speed.register(config)
     gate.register(config)
     annotate.register(config)
@@ -190,7 +192,8 @@ def pytest_collection_finish(session: pytest.Session) -> None:
 
 
 def _needs_devices(item: pytest.Item) -> bool:
-    return item.get_closest_marker(MARKER) is not None or _FIXTURE in getattr(item, "fixturenames", ())
+    marked = item.get_closest_marker(MARKER) is not None or memory.is_marked(item)
+    return marked or _FIXTURE in getattr(item, "fixturenames", ())
 
 
 def _configure(state: _State) -> None:

@@ -19,7 +19,7 @@ from harness.errors import UsageError
 from harness.extras import require
 from harness.speed.estimate import correlation, paired_speedup, relative_half_width, unpaired_speedup
 from harness.speed.label import kind_of, speed_label
-from harness.speed.memory import MemoryWatch
+from harness.speed.memory.watch import MemoryWatch
 from harness.speed.outputs import arrays_of, compare_outputs, same_nest
 from harness.speed.pairs import Samples, run_pairs
 from harness.speed.record import DeviceMemory, Interval, SpeedupRecord, Work, rate_per_s

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from harness.devices.device import Device
-from harness.speed.memory import MemoryWatch
+from harness.speed.memory.watch import MemoryWatch
 
 _HERE = [Device(f"/job:localhost/replica:0/task:0/device:CPU:{index}", "logical-cpu", "") for index in range(2)]
 _THERE = Device("/job:worker/replica:0/task:1/device:CPU:0", "remote", "")
@@ -45,7 +45,7 @@ def test_what_was_there_for_a_while_is_seen_and_what_came_after_the_last_look_is
 
 
 def test_each_process_is_looked_at_by_itself(other_process: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("harness.speed.memory.server_process", lambda device: other_process)
+    monkeypatch.setattr("harness.speed.memory.watch.server_process", lambda device: other_process)
     watch = MemoryWatch([_HERE[0], _THERE])
     watch.start()
     watch.look()
