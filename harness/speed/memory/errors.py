@@ -3,12 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import Any
 
 from harness.errors import HarnessError, UsageError
-
-if TYPE_CHECKING:
-    from harness.speed.memory.leaks import Leak
 
 
 class InvalidSize(UsageError, ValueError):
@@ -32,8 +29,8 @@ class MemoryUnknown(HarnessError, RuntimeError):
 
 
 class MemoryGrows(AssertionError, HarnessError):
-    """Memory grows from step to step. ``leaks`` says where, by how much, and what keeps it."""
+    """Memory grows from step to step. ``leaks`` (``leaks.Leak``) say where, by how much, and what keeps it."""
 
-    def __init__(self, message: str, leaks: Sequence[Leak] = ()) -> None:
+    def __init__(self, message: str, leaks: Sequence[Any] = ()) -> None:
         self.leaks = tuple(leaks)
         super().__init__(message)
