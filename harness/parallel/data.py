@@ -7,7 +7,7 @@ import inspect
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 from harness._tensorflow import as_autograph
 from harness.devices.device import Device, Devices
@@ -19,6 +19,7 @@ from harness.parallel.making import variables_on
 from harness.parallel.notes import add_note
 from harness.parallel.region import inlined
 from harness.parallel.shards import Batch, check_result, gather_batch, split_rows
+from harness.parallel.shares import given_shares, measured_shares, without_tape
 
 
 def make_parallel(
@@ -28,6 +29,7 @@ def make_parallel(
     axis: int = 0,
     broadcast: Sequence[str] = (),
     colocate_gradients: bool = True,
+    shares: Sequence[float] | Literal["auto"] | None = None,
 ) -> DataParallel:
     """A callable that runs ``fn`` on each of ``devices``, each on its share of the rows, and joins the results.
 
@@ -46,13 +48,23 @@ def make_parallel(
             no name there are called ``args[0]``, ``args[1]`` and so on.
         colocate_gradients: run each shard's backward ops on the shard's device. Without it TensorFlow runs them
             all where ``tape.gradient`` is called: the gradients are right, the speedup is gone.
+        shares: how to share out the rows where devices differ: a positive number for each device, such as ``[3, 1]``
+            for three rows on the first to one on the second. With ``"auto"`` the first call with a row, which must be
+            eager, runs ``fn`` four times on each device with the same rows, and takes the shares from the times. So
+            ``fn`` must have no other effect than its results. ``shares`` of the callable has what was measured.
+
+    Example:
+        >>> parallel = harness.make_parallel(model, devices, shares=[3, 1])
+        >>> y = parallel(x)  # of 8 rows, 6 on the first device and 2 on the second
 
     Raises:
         ShardingError: an argument is invalid; when called: an
             argument that cannot be split, or an output that is not a batch.
         Exception: what ``fn`` raises, with the shard and the device added to it.
     """
-    return DataParallel(fn, devices, axis=axis, broadcast=broadcast, colocate_gradients=colocate_gradients)
+    return DataParallel(
+        fn, devices, axis=axis, broadcast=broadcast, colocate_gradients=colocate_gradients, shares=shares
+    )
 
 
 class DataParallel:
@@ -69,6 +81,7 @@ class DataParallel:
         axis: int = 0,
         broadcast: Sequence[str] = (),
         colocate_gradients: bool = True,
+        shares: Sequence[float] | Literal["auto"] | None = None,
     ) -> None:
         if not callable(fn):
             raise ShardingError(f"fn={fn!r} is not callable; give the function to run on each device")
@@ -79,6 +92,9 @@ class DataParallel:
         self.axis = axis
         self.broadcast = given_names("broadcast", broadcast, ShardingError)
         self.colocate_gradients = colocate_gradients
+        #: The share of each device, as integers; ``None`` where all have the same, or where it is not measured yet.
+        self.shares = None if shares is None or shares == "auto" else given_shares(shares, len(self.devices))
+        self._measures = isinstance(shares, str)
 
     def __call__(self, /, *positional: Any, **arguments: Any) -> Any:
         """Run ``fn`` on every device. See :func:`make_parallel`."""
@@ -90,9 +106,15 @@ class DataParallel:
         split, whole = split_and_whole(arguments, self.broadcast, ShardingError)
         with self.on(self.devices.host):
             batch = gather_batch(split, self.axis)
-            rows, shards = batch.shards(len(self.devices))
             call = _ShardCall(self, split, whole, batch, names)
-            results = call.run(rows, shards)
+            if self._measures and not (batch.rows_are_known and batch.rows == 0):
+                self.shares, self._measures = measured_shares(call.rate, len(self.devices)), False
+            places = list(range(len(self.devices)))
+            if self.shares is None:
+                rows, shards = batch.shards(len(self.devices))
+            else:
+                places, rows, shards = batch.uneven(self.shares)
+            results = call.run(places, rows, shards)
             joined = [
                 # One shard's result is brought to the host too, where the joined results are.
                 tf.nest.map_structure(tf.identity, column[0], expand_composites=True)
@@ -157,15 +179,25 @@ class _ShardCall:
         self.ragged = any(isinstance(leaf, tf.RaggedTensor) for leaf in self.batch.leaves)
         self.fn = as_autograph(inlined(self.parallel.fn))
 
-    def run(self, rows: list[Any], shards: list[list[Any]]) -> list[list[Any]]:
+    def rate(self, index: int) -> Callable[[], Any]:
+        """A run of as many rows on a device as an equal share has. It is on no tape of the caller's."""
+        rows, shards = self.batch.shards(len(self.parallel.devices))
+
+        def run() -> Any:
+            with without_tape():
+                return self.shard(index, shards[0], functools.partial(self.on_rows, rows=rows[0]))
+
+        return run
+
+    def run(self, places: Sequence[int], rows: list[Any], shards: list[list[Any]]) -> list[list[Any]]:
         results: list[list[Any]] = []
-        for index, leaves in enumerate(shards):
+        for at, (index, leaves) in enumerate(zip(places, shards, strict=False)):
             body: Callable[..., list[Any]] = self.on_rows
             if results and not self.batch.rows_are_known:
                 body = functools.partial(self.on_rows_or_a_spare_one, rows[0], shards[0])
                 if not self.ragged:
                     body = functools.partial(self.on_rows_if_any, results[0])
-            results.append(self.shard(index, leaves, functools.partial(body, rows=rows[index])))
+            results.append(self.shard(index, leaves, functools.partial(body, rows=rows[at])))
         return results
 
     def on_rows_if_any(self, first: list[Any], own: Sequence[Any], rows: Any) -> list[Any]:

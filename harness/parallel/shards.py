@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -38,9 +39,31 @@ class Batch:
         else:
             used = count
             sizes = self.rows // count + tf.cast(tf.range(count) < self.rows % count, tf.int32)
-        pieces = [split_rows(leaf, sizes, self.axis, used) for leaf in self.leaves]
+        return self._cut(sizes, used)
+
+    def uneven(self, shares: Sequence[int]) -> tuple[list[int], list[Any], list[list[Any]]]:
+        """Split by ``shares``, one for each device: (indices of the devices, rows of each shard, leaves of each shard).
+
+        Each shard has its share of the rows, by less than one row more or less, and all rows are in one. If there is a
+        row, the first device has one. Where the rows are known, devices without a row are left out, but for the first.
+        """
+        ends = list(itertools.accumulate(shares))
+        if isinstance(self.rows, int):
+            until = [-(-self.rows * end // ends[-1]) for end in ends]
+            known = [end - begin for begin, end in itertools.pairwise([0, *until])]
+            places = [index for index, size in enumerate(known) if size] or [0]
+            if len(places) == 1:
+                return places, [self.rows], [list(self.leaves)]
+            return places, *self._cut([known[index] for index in places], len(places))
+        whole = tf.cast(self.rows, tf.int64) * tf.constant(ends, tf.int64)
+        above = tf.cast(-(-whole // ends[-1]), tf.int32)
+        sizes = above - tf.concat([[0], above[:-1]], 0)
+        return list(range(len(shares))), *self._cut(sizes, len(shares))
+
+    def _cut(self, sizes: Any, count: int) -> tuple[list[Any], list[list[Any]]]:
+        pieces = [split_rows(leaf, sizes, self.axis, count) for leaf in self.leaves]
         if not isinstance(self.rows, int):
-            sizes = tf.unstack(sizes, num=used)
+            sizes = tf.unstack(sizes, num=count)
         return list(sizes), [list(shard) for shard in zip(*pieces, strict=True)]
 
     def fill_if_empty(
