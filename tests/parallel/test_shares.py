@@ -55,8 +55,9 @@ def test_each_device_gets_its_rows_and_verify_passes(devices: Devices) -> None:
     x = np.random.default_rng(0).normal(size=(8, 3)).astype("float32")
     found = trace(tf.function(lambda: parallel(tf.constant(x))))
     assert len({op.device for op in found.ops if op.type == "MatMul"}) == 2
-    verification = verify(parallel, fn, {"x": x}, devices=devices[:2], variables=[weights])
+    verification = verify(parallel, fn, {"x": x}, devices=devices[:2], variables=[weights], prove=True)
     assert verification.verdict == "PASS", verification.findings
+    assert str(verification.proof).startswith("proved for every input of these shapes")
 
 
 def test_measured_shares_follow_the_rates(devices: Devices, monkeypatch: pytest.MonkeyPatch) -> None:
