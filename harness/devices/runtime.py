@@ -40,7 +40,7 @@ class Configured:
         return f"{self.request} [{self.plan.describe()}]"
 
 
-# TensorFlow has one runtime per process, and so has this module. Importing TensorFlow may configure it: the plug-in does.
+# TensorFlow has one runtime per process, and so has this module. The plug-in configures it when TensorFlow is imported.
 _lock = threading.RLock()
 _configured: Configured | None = None
 

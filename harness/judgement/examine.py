@@ -175,6 +175,8 @@ class Examination:
             self.judged.undecided.append(f"values were not compared: threads shared a GPU ({mode})")
         else:
             self._compare(found, expected, again, evidence, mode, snapshot)
+        # The slots of a Keras optimizer are known by name: their finding comes before others about variables.
+        self.judged.findings.extend(judge_slots(self.parallel, mode))
         # The rows of a batch say how many devices can have work only where the batch is what is shared out.
         rows = self._batch(expected) if self.pattern is None else None
         self.judged.findings.extend(
@@ -189,7 +191,6 @@ class Examination:
         )
         if self.pattern is not None:
             self.judged.findings.extend(judge_pattern(evidence, self.devices, self.pattern, mode))
-        self.judged.findings.extend(judge_slots(self.parallel, mode))
 
     def _traced(self, mode: Mode, snapshot: Snapshot, used: set[int]) -> tuple[Trace, Result] | None:
         raised: list[Exception] = []

@@ -19,9 +19,8 @@ SAME = "{}, run again on the reference's inputs, gives the same wrong result"
 
 def line_in(fn: Callable[..., Any]) -> str:
     source, start = inspect.getsourcelines(fn)
-    return (
-        f"test_first_op_again.py:{start + next(number for number, text in enumerate(source) if '# at fault' in text)}"
-    )
+    at = next(number for number, text in enumerate(source) if "# at fault" in text)
+    return f"tests/judgement/test_first_op_again.py:{start + at}"
 
 
 def evidence(found: Verification) -> list[str]:

@@ -20,7 +20,7 @@ W = np.random.default_rng(4).normal(size=(3, 2)).astype(np.float32)
 def line_in(fn: Callable[..., Any]) -> str:
     source, start = inspect.getsourcelines(fn)
     at = next(number for number, text in enumerate(source) if "# at fault" in text)
-    return f"test_first_op_of_updates.py:{start + at}"
+    return f"tests/judgement/test_first_op_of_updates.py:{start + at}"
 
 
 def towers(devices: Devices, x: Any, fn: Callable[[Any], Any], sizes: Sequence[int] = (2, 2, 2, 2)) -> list[Any]:

@@ -221,7 +221,7 @@ CASES = {
     "mesh": (mesh, r"is MatMul on .PU:3: it reads the result of MatMul .*, but on .PU:0 .* that of Relu ", AGAIN),
     "data set": (
         parts_of_a_data_set,
-        r"is ShardDataset: its 4 runs read the constants 0, 0, 2 and 3; .*run 2 would read 1 instead of 0 ",
+        r"reads the parts 0 of 4, 0 of 4, 2 of 4 and 3 of 4 of a dataset; to read each of the 4 parts once ",
         AGAIN,
     ),
     "best": (
@@ -232,7 +232,7 @@ CASES = {
     "bias": (bias_on_each, r"^An addend .* is counted 4 times, .* AddV2: it adds the same .* 4 parts of MatMul", WHOLE),
     "shift": (shift_on_each, r"is AddV2: it adds the same numbers to each of the 4 parts of MatMul", WHOLE),
     "curve": (curve_on_each, rf"is Sinh.*: it reads MatMul .* of one shard, {WHOLE}", "the same numbers"),
-    "momentum": (momentum, r"is Mul.*: it reads the constant 0\.8 where the reference reads 0\.9 ", "times"),
+    "momentum": (momentum, r"is Mul.*: it reads the constant 0\.8 where the reference reads 0\.9", "times"),
     "weight": (weighted([4, 4, 4, 2], 0.0), r"^Rows 12 and 13, .* count 2 times as much in output", "radient"),
     "third": (weighted([4, 4, 4, 3], 0.0), r"^Rows 12 to 14, .* count 1\.333 times as much in output", "radient"),
     "weight and momentum": (

@@ -61,7 +61,7 @@ def test_a_comparison_that_one_device_makes_in_another_way_is_named(devices: Dev
     found = verify(sharded_lookup(three, with_an_end), lookup, {"ids": IDS}, devices=three)
     assert found.verdict is Verdict.FAIL, found
     name = three[1].parsed.short
-    assert f"At one line, {name} runs LessEqual where the other devices run Less (test_uneven" in first(found), found
+    assert f"At one line, {name} runs LessEqual where the other devices run Less (tests/" in first(found), found
     assert "GreaterEqual" not in first(found), found
 
 
@@ -75,14 +75,14 @@ def test_of_two_devices_both_are_named(devices: Devices) -> None:
 
     found = verify(sharded_lookup(two, without_a_start), lookup, {"ids": IDS}, devices=two)
     there, here = (device.parsed.short for device in two)
-    assert f"At one line, {here} runs Greater where {there} runs GreaterEqual (test_uneven" in first(found), found
+    assert f"At one line, {here} runs Greater where {there} runs GreaterEqual (tests/" in first(found), found
 
 
 def test_an_op_that_one_device_leaves_out_is_named(devices: Devices) -> None:
     three = devices[:3]
     program = sharded_lookup(three, right, masked=lambda number: number != 1)
     found = verify(program, lookup, {"ids": IDS}, devices=three)
-    assert f"At one line, all devices but {three[1].parsed.short} run Mul (test_uneven" in first(found), found
+    assert f"At one line, all devices but {three[1].parsed.short} run Mul (tests/" in first(found), found
 
 
 def test_a_loop_that_one_device_runs_less_often_is_named(devices: Devices) -> None:
@@ -108,7 +108,7 @@ def test_a_loop_that_one_device_runs_less_often_is_named(devices: Devices) -> No
 
     assert verify(in_turns(lambda _: 4), looked_up, {"ids": IDS}, devices=three).passed
     found = verify(in_turns(lambda number: 4 - number % 2), looked_up, {"ids": IDS}, devices=three)
-    said = f" runs 3 times on {three[1].parsed.short}, but 4 times on the other devices (test_uneven"
+    said = f" runs 3 times on {three[1].parsed.short}, but 4 times on the other devices (tests/"
     assert said in first(found), found
     assert "all devices but" not in found.reason, found
 

@@ -6,8 +6,9 @@ from typing import Any
 
 import pytest
 import tensorflow as tf
+from changed_graphs import NOWHERE, Mutant
 from more_near_misses import NEAR_MISSES
-from mutants import NOWHERE, Mutant, Subject, mutants
+from mutants import Subject, mutants
 from pairs_of_loops_and_shards import PAIRS
 from proof_pairs import array, variable
 from variants import number_of_commit
@@ -173,7 +174,7 @@ def test_a_refutation_that_the_numbers_confirm_comes_first(devices: Devices) -> 
     options: dict[str, Any] = {"devices": devices[:2], "modes": ["graph"], "prove": True}
     verification = verify(halves, loss, {"x": array(8, 5)}, **options)
     assert verification.verdict is Verdict.FAIL
-    assert verification.reason.startswith("Output: shards have the weights 1/6 and 1/10 (test_proof.py:")
+    assert verification.reason.startswith("Output: shards have the weights 1/6 and 1/10 (tests/proof/test_proof.py:")
     same_rows = verify(halves, loss, {"x": tf.ones([8, 5])}, **options)
     assert same_rows.verdict is not Verdict.FAIL
 

@@ -49,6 +49,7 @@ def test_unused_it_loads_nothing_but_itself(pytester: pytest.Pytester, monkeypat
         "harness.pytest_plugin.annotate",
         "harness.pytest_plugin.early",
         "harness.pytest_plugin.gate",
+        "harness.pytest_plugin.memory",
         "harness.pytest_plugin.speed",
         "harness.pytest_plugin.watch",
         "harness.session",
