@@ -49,7 +49,7 @@ _PROFILE_FORMS = (
 )
 
 #: What other programs call the first device, such as ``cuda:0``.
-_FIRST_DEVICE = re.compile(r"(cpu|gpu):0")
+_FIRST_DEVICE = re.compile(r"(?P<kind>cpu|gpu):(?P<number>0)")
 
 
 def spec_forms(*, in_profile: bool = False) -> tuple[Form, ...]:
@@ -101,14 +101,12 @@ def _profile_file(text: str) -> ProfileFile:
 def _hint(text: str) -> str:
     if not text:
         return "it is empty"
-    if name := _DEVICE_NAME.fullmatch(text):
+    plain = text.strip().lower()
+    meant = _ALIASES.sub(lambda name: _KINDS_BY_ALIAS[name[1]], plain)
+    if name := _DEVICE_NAME.fullmatch(text) or _FIRST_DEVICE.fullmatch(meant):
         kind, number = name["kind"].lower(), int(name["number"])
         others = "" if number == 0 else f", {kind}:{number + 1} the first {number + 1}"
         return f"this names one device, and a spec says how many; {kind}:1 takes the first {kind.upper()}{others}"
-    plain = text.strip().lower()
-    meant = _ALIASES.sub(lambda name: _KINDS_BY_ALIAS[name[1]], plain)
-    if name := _FIRST_DEVICE.fullmatch(meant):
-        return f"this names one device, and a spec says how many; {name[1]}:1 takes the first {name[1].upper()}"
     suggestion = f"; did you mean {meant!r}?" if _is_spec(meant) else ""
     if text != plain:
         return f"specs are in lower case and without spaces{suggestion}"

@@ -24,6 +24,10 @@ VARIABLE_AWAY = (
     "a variable is not on the only device that computes with it, and is copied there in every call; create it in the "
     "scope of that device"
 )
+SLOT_AWAY = (
+    "what a variable is updated with, such as its momentum, is not on the variable's device, and is copied there in "
+    "every call; create it in the scope of that device"
+)
 UPDATE_AWAY = (
     "the update of a variable is computed away from the only device that computes with the variable, where it is; "
     "compute the update in the scope of that device"
@@ -142,7 +146,7 @@ class Belongings:
                 continue
             chosen = self.homes[variable] in self.devices - {self.first, self.host}
             if chosen or placed or variable in self._copies:
-                yield Misplaced(op, away[variable], VARIABLE_AWAY)
+                yield Misplaced(op, away[variable], SLOT_AWAY if variable in self._slots else VARIABLE_AWAY)
 
     def _kept_on_host(self, variable: int) -> bool:
         """Whether a variable is on a host that is none of the devices, and no scope asks for the work with it."""

@@ -176,7 +176,8 @@ class Examination:
         else:
             self._compare(found, expected, again, evidence, mode, snapshot)
         # The slots of a Keras optimizer are known by name: their finding comes before others about variables.
-        self.judged.findings.extend(judge_slots(self.parallel, mode))
+        slots = judge_slots(self.parallel, mode)
+        self.judged.findings.extend(slots)
         # The rows of a batch say how many devices can have work only where the batch is what is shared out.
         rows = self._batch(expected) if self.pattern is None else None
         self.judged.findings.extend(
@@ -187,6 +188,7 @@ class Examination:
                 rows=rows,
                 on_host=self.pattern is None,
                 program=place_of_function(self.parallel),
+                slots_named=bool(slots),
             )
         )
         if self.pattern is not None:

@@ -24,7 +24,7 @@ from harness.judgement.arithmetic import (
     moved,
     proven,
 )
-from harness.judgement.belongings import Belongings
+from harness.judgement.belongings import SLOT_AWAY, Belongings
 from harness.judgement.diagnosis.wording import listed
 from harness.judgement.out_of_place import judge_shards
 from harness.judgement.outside import judge_outside, judge_python
@@ -51,12 +51,14 @@ def judge_placement(
     rows: int | None = None,
     on_host: bool = True,
     program: str | None = None,
+    slots_named: bool = False,
 ) -> list[Finding]:
     """Findings of the kinds ``op-placement``, ``gradient-placement`` and ``unused-device``.
 
     ``rows`` is the size of the batch, where there is one: fewer rows than devices leave devices out. ``on_host`` says
     that what several devices made is joined on the host, as programs do that share out a batch; a strategy splits and
-    joins by rules of its own. ``program`` is the line where the program begins.
+    joins by rules of its own. ``program`` is the line where the program begins. ``slots_named``: a finding names the
+    slots of optimizers that are away from their variables, so that none of this function does.
     """
     wiring = Wiring(trace)
     account = Account(Provenance(wiring), devices, trace)
@@ -68,7 +70,7 @@ def judge_placement(
         known = {each.op.name for each in misplaced}
         own = (*belongings.misplaced_updates(), *belongings.misplaced_copies())
         misplaced += [each for each in own if each.op.name not in known]
-        away = list(belongings.misplaced_variables())
+        away = [each for each in belongings.misplaced_variables() if not (slots_named and each.cause == SLOT_AWAY)]
     return [
         *_merge("op-placement", misplaced, trace, mode),
         *_merge("gradient-placement", _gradients_elsewhere(wiring), trace, mode),

@@ -55,7 +55,7 @@ def attach(report: pytest.TestReport, item: pytest.Item, findings: Sequence[Find
     path, line, _ = item.reportinfo()
     root = item.config.invocation_params.dir
     here = Path(path).relative_to(root).as_posix() if Path(path).is_relative_to(root) else Path(path).name
-    notes = [Note.of(finding, item.nodeid, (here, (line or 0) + 1)) for finding in findings]
+    notes = [Note.of(finding, item.nodeid, (here, (line or 0) + 1), root) for finding in findings]
     setattr(report, _ATTRIBUTE, [astuple(note) for note in notes])
     # The report of the tear-down, from which JUnit files are made, has those of the test.
     item.user_properties += [("harness-finding", f"[{note.code} {note.kind}] {note.message}") for note in notes]

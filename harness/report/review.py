@@ -11,6 +11,7 @@ import json
 import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from harness.finding_kinds import KINDS
@@ -40,10 +41,13 @@ class Note:
     fails: bool
 
     @classmethod
-    def of(cls, finding: Finding, test: str, place: tuple[str, int]) -> Note:
-        """The note of a finding of a test, which is at ``place``."""
-        named = _PLACE.search(finding.message)
-        file, line = (named[1], int(named[2])) if named else place
+    def of(cls, finding: Finding, test: str, place: tuple[str, int], folder: Path) -> Note:
+        """The note of a finding of a test, which is at ``place``; files are relative to ``folder``.
+
+        Lines of installed packages are named too, and lie in no file of the project.
+        """
+        named = ((match[1], int(match[2])) for match in _PLACE.finditer(finding.message))
+        file, line = next((each for each in named if (folder / each[0]).is_file()), place)
         remedy = f"; {finding.next_step}" if finding.next_step else ""
         fails = str(finding.severity) == "FAIL"
         return cls(finding.code, finding.kind, f"{finding.message}{remedy}", file, line, test, fails)

@@ -26,7 +26,7 @@ _OLD = (
 
 
 def _found(log: str, folder: Path) -> Finding:
-    """What is said of the second of two GPUs, which TensorFlow does not use, with this log."""
+    """The finding about the second of two GPUs, if TensorFlow leaves it out and writes this log."""
     first, second = gpus(2)
     path = folder / "log.txt"
     path.write_text(log, encoding="utf-8")

@@ -10,6 +10,7 @@ import pytest
 import tensorflow as tf
 
 import harness
+from harness.faults.catalogue import CATALOGUE
 from harness.faults.samples import sample
 from harness.records import Verdict
 
@@ -157,3 +158,11 @@ def test_a_momentum_belongs_beside_its_weights_and_a_bias_may_be_on_the_host(
     inputs = {"rows": sample(6, 16)}
     found = _verify(program, lambda rows: program(rows, spread=False), inputs, devices, "graph")
     assert _kinds(found) == ({("graph", "variable-placement")} if wrong else set()), found
+    if wrong:
+        assert found.reason.startswith("What a variable is updated with, such as its momentum, is not on"), found
+
+
+def test_slots_of_a_keras_optimizer_are_one_finding_that_names_them(devices: harness.Devices) -> None:
+    found = CATALOGUE["P10-slots-on-the-default-device"].plant(devices).judge(devices, faulty=True)
+    assert len(found.findings) == 1, found
+    assert found.reason.startswith("TensorFlow creates slots on the default device in the first step: slot "), found

@@ -30,6 +30,13 @@ def test_fault(devices):
 def test_known(devices):
     assert judged("Rows are lost (src/third.py:20)").passed
 """
+
+
+def _project(pytester: pytest.Pytester) -> None:
+    pytester.makepyfile(_TEST)
+    pytester.mkdir("src").joinpath("model.py").touch()
+
+
 _SAID = "::error file=src/model.py,line=20,title=H104 value::Rows are lost (src/model.py:20)"
 
 
@@ -40,7 +47,7 @@ def test_in_github_actions_what_fails_a_test_is_at_its_line(
     monkeypatch: pytest.MonkeyPatch,
     options: list[str],
 ) -> None:
-    pytester.makepyfile(_TEST)
+    _project(pytester)
     monkeypatch.setenv("GITHUB_ACTIONS", "true")
     monkeypatch.setenv("GITHUB_WORKSPACE", str(pytester.path.parent))
     monkeypatch.setenv("GITHUB_STEP_SUMMARY", str(pytester.path / "summary.md"))
@@ -56,7 +63,7 @@ def test_in_github_actions_what_fails_a_test_is_at_its_line(
 def test_reports_for_gitlab_sarif_and_junit(
     pytester: pytest.Pytester, inner_pytest: Callable[..., pytest.RunResult]
 ) -> None:
-    pytester.makepyfile(_TEST)
+    _project(pytester)
     forms = ("--harness-format=sarif:out/found.sarif", "--harness-format=gitlab")
     done = inner_pytest("--harness-devices=cpu:2", "-v", "--junitxml=junit.xml", *forms)
     assert not [line for line in done.outlines if line.startswith("::")]
@@ -72,7 +79,7 @@ def test_reports_for_gitlab_sarif_and_junit(
 def test_an_unknown_format_is_refused_and_a_file_that_cannot_be_written_costs_nothing(
     pytester: pytest.Pytester, inner_pytest: Callable[..., pytest.RunResult]
 ) -> None:
-    pytester.makepyfile(_TEST)
+    _project(pytester)
     refused = inner_pytest("--harness-format=gitea", apart=True)
     refused.stderr.fnmatch_lines(["*--harness-format=gitea; accepted: github, gitlab*:FILE*, sarif*:FILE*, none*"])
     done = inner_pytest("--harness-devices=cpu:2", "--harness-format=sarif:/dev/full")

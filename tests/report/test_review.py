@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 from typing import Any
+
+import pytest
 
 from harness import Finding, Verdict
 from harness.report import review
@@ -12,24 +15,36 @@ from harness.report.review import Note
 PLACE = ("tests/test_model.py", 7)
 
 
+@pytest.fixture
+def project(tmp_path: Path) -> Path:
+    """A folder with the files that the findings name."""
+    (tmp_path / "src" / "model").mkdir(parents=True)
+    for name in ("src/model/__init__.py", "a.py", "b.py"):
+        (tmp_path / name).touch()
+    return tmp_path
+
+
 def finding(kind: str = "value", message: str = "Rows are lost (src/model/__init__.py:20)", **given: Any) -> Finding:
     return Finding(kind, "output", None, "1", "2", message, **given)
 
 
-def test_a_note_is_at_the_line_at_fault_or_else_at_the_test() -> None:
-    note = Note.of(finding(next_step="keep them"), "test_a", PLACE)
+def test_a_note_is_at_the_line_at_fault_or_else_at_the_test(project: Path) -> None:
+    note = Note.of(finding(next_step="keep them"), "test_a", PLACE, project)
     assert (note.file, note.line, note.fails) == ("src/model/__init__.py", 20, True)
     assert note.message == "Rows are lost (src/model/__init__.py:20); keep them"
-    assert Note.of(finding(message="Rows are lost"), "test_a", PLACE).file == "tests/test_model.py"
-    # In no repository of the user's.
-    assert Note.of(finding(message="Rows are lost (/usr/lib/a.py:3)"), "test_a", PLACE).file == "tests/test_model.py"
-    assert Note.of(finding(message="Rows are lost (In[3]:12)"), "test_a", PLACE).line == 7
+    assert Note.of(finding(message="Rows are lost"), "test_a", PLACE, project).file == "tests/test_model.py"
+    # The first line is of an installed package, which is no part of the project.
+    both = Note.of(finding(message="Rows are lost (keras/layers.py:3, called at a.py:8)"), "test_a", PLACE, project)
+    assert (both.file, both.line) == ("a.py", 8)
+    elsewhere = Note.of(finding(message="Rows are lost (/usr/lib/a.py:3)"), "test_a", PLACE, project)
+    assert elsewhere.file == "tests/test_model.py"
+    assert Note.of(finding(message="Rows are lost (In[3]:12)"), "test_a", PLACE, project).line == 7
 
 
-def test_ten_findings_and_a_line_for_the_rest_failures_first_and_each_once() -> None:
+def test_ten_findings_and_a_line_for_the_rest_failures_first_and_each_once(project: Path) -> None:
     warning = finding("gradient-placement", "moved (b.py:1)", severity=Verdict.WARN)
     found = [warning, *(finding(message=f"Rows (a.py:{line})") for line in range(12) for _ in range(2))]
-    notes = review.most_important(Note.of(each, "test_a", PLACE) for each in found)
+    notes = review.most_important(Note.of(each, "test_a", PLACE, project) for each in found)
     assert [note.line for note in notes] == [*range(12), 1]
     lines = review.github(notes)
     assert len(lines) == 11
@@ -47,18 +62,18 @@ def test_properties_and_messages_are_escaped() -> None:
     assert row == r"| H104 a,b:c | `a,b.py:3` | 50 % of \<b\>all\</b\> \| \`rows\` |"
 
 
-def test_a_job_summary_begins_with_the_status_and_stays_below_the_limit() -> None:
-    note = Note.of(finding(), "test_a", PLACE)
+def test_a_job_summary_begins_with_the_status_and_stays_below_the_limit(project: Path) -> None:
+    note = Note.of(finding(), "test_a", PLACE, project)
     assert review.summary([note], ["4 verifications"]).startswith("### Device placement: FAIL: 1 finding\n")
     assert review.summary([], ["4 verifications"]) == "### Device placement: no finding\n\n\n- 4 verifications\n"
-    text = review.summary([Note.of(finding(message="x" * 100_000), "test_a", PLACE)] * 30, [])
+    text = review.summary([Note.of(finding(message="x" * 100_000), "test_a", PLACE, project)] * 30, [])
     assert len(text.encode()) < 2**20
     assert "\nand 25 more findings\n" in text
 
 
-def test_reports_of_gitlab_and_sarif_have_the_line_and_a_fingerprint_that_stays() -> None:
-    note = Note.of(finding(), "test_a", PLACE)
-    moved = Note.of(finding(message="Rows are lost (src/model/__init__.py:25)"), "test_a", PLACE)
+def test_reports_of_gitlab_and_sarif_have_the_line_and_a_fingerprint_that_stays(project: Path) -> None:
+    note = Note.of(finding(), "test_a", PLACE, project)
+    moved = Note.of(finding(message="Rows are lost (src/model/__init__.py:25)"), "test_a", PLACE, project)
     (entry,) = json.loads(review.gitlab([note]))
     assert entry["location"] == {"path": "src/model/__init__.py", "lines": {"begin": 20}}
     assert entry["fingerprint"] == json.loads(review.gitlab([moved]))[0]["fingerprint"]

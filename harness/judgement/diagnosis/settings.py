@@ -272,10 +272,11 @@ def _kept_by_a_trace(question: Question) -> Iterator[Cause]:
         with _calls(call):
             return _right(question, _run(question, question.mode))
 
-    if not run(None):
+    # As it is, once more: only what a new trace changes is its fault.
+    if not run(None) or run(()):
         return
     for key, function in list(called.items()):
-        if run((key,)) and not run(()):
+        if run((key,)):
             place = place_of_function(function.python_function)
             at = f" {name}" if (name := getattr(function.python_function, "__name__", "")) else ""
             yield Cause(
