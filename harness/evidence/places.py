@@ -15,7 +15,10 @@ from harness._tensorflow import lines_of
 from harness.evidence.userops import UserOp
 
 #: Packages by their names, and rooms of the harness, whose lines are not the user's.
-_LIBRARIES = ("tensorflow", "keras", "tf_keras", "numpy", "wrapt", "contextlib", "functools", "threading", "concurrent")
+_LIBRARIES = (
+    *("tensorflow", "keras", "tf_keras", "numpy", "wrapt", "contextlib", "functools", "threading", "concurrent"),
+    *("pytest", "_pytest", "pluggy"),
+)
 _ROOMS = (
     "judgement",
     "proof",
@@ -27,6 +30,7 @@ _ROOMS = (
     "runner",
     "pytest_plugin",
     "script",
+    "speed",
 )
 _STANDARD = sysconfig.get_paths()["stdlib"]
 _HARNESS = Path(__file__).parents[1]

@@ -18,15 +18,13 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
+from harness.evidence.places import in_users, module_of, place
 from harness.speed.memory.held import Held
 
 #: How many objects are looked up at once, and how far they may be from a name.
 _SAMPLE, _LEVELS = 20, 8
 _CONTAINERS = frozenset({list, dict, set, deque, OrderedDict})
 _ADDING = frozenset({"add", "append", "appendleft", "extend", "insert", "put", "setdefault", "update", "write"})
-_HERE = str(Path(__file__).resolve().parent)
-#: Parts of the paths of files that are none of the user's.
-_OTHERS = ("/tensorflow/python/", "/keras/src/", "/_pytest/", "/pluggy/", "/harness/", "__autograph_generated_file")
 _TRACING = ("polymorphic_function.py",)
 
 
@@ -110,12 +108,12 @@ def _call_of(graph: Any) -> tuple[str, str]:
 
 
 def _is_users(file: str) -> bool:
-    return Path(file).exists() and not any(part in file for part in _OTHERS)
+    return Path(file).exists() and in_users(module_of(file), file)
 
 
 def _place(file: str, line: int) -> tuple[str, str]:
     text = _lines(file)[line - 1].strip() if 0 < line <= len(_lines(file)) else ""
-    return f"{Path(file).name}:{line}", text
+    return place(file, line), text
 
 
 def _common_holder(sample: Sequence[Any], seen: set[int]) -> Any:
@@ -158,9 +156,7 @@ def _named(thing: Any, seen: set[int]) -> Keeper | None:
     for _ in range(_LEVELS):
         ids = {id(each) for each in level}
         owners = _referrers(level, seen)
-        found = list(_in_frames(ids, what))
-        for owner in owners:
-            found += _in_owner(owner, ids, what)
+        found = [*_in_frames(ids, what), *_in_owners(owners, ids, what)]
         if found:
             return next((each for each in found if each.place), found[0])
         seen |= ids | {id(level), id(owners)}
@@ -179,18 +175,50 @@ def _in_frames(ids: set[int], what: str) -> Iterator[Keeper]:
                 yield _added(text, name, code.co_filename, code.co_firstlineno)
 
 
-def _in_owner(owner: Any, ids: set[int], what: str) -> Iterator[Keeper]:
-    if isinstance(owner, types.CellType):
-        for function, name in _closures(owner):
-            code = function.__code__
-            text = f"{what} {name!r}, which {function.__name__} closes over"
-            yield _added(text, name, code.co_filename, code.co_firstlineno)
-    elif isinstance(owner, dict):
-        yield from _in_module(owner, _key(owner, ids), what)
-    elif isinstance(owner, tuple):
-        yield from _in_default(owner, ids, what)
+def _in_owners(owners: Sequence[Any], ids: set[int], what: str) -> Iterator[Keeper]:
+    functions = _functions_of(owners)
+    for owner in owners:
+        if isinstance(owner, dict):
+            yield from _in_module(owner, _key(owner, ids), what)
+        elif isinstance(owner, (tuple, types.CellType)):
+            for function in functions.get(id(owner), ()):
+                yield from _in_function(function, owner, ids, what)
+        else:
+            yield from _in_attribute(owner, ids, what)
+
+
+def _functions_of(owners: Sequence[Any]) -> dict[int, list[types.FunctionType]]:
+    """The user's functions that close over a cell, or whose defaults are a tuple, by the ``id`` of the cell or tuple.
+
+    Each look at what refers to an object takes as long as the heap is large, so that all are looked up together.
+    """
+    cells = [each for each in owners if isinstance(each, types.CellType)]
+    tuples = [each for each in owners if isinstance(each, tuple)]
+    if cells:
+        tuples += [each for each in gc.get_referrers(*cells) if isinstance(each, tuple)]
+    found: dict[int, list[types.FunctionType]] = {}
+    for function in gc.get_referrers(*tuples) if tuples else ():
+        if isinstance(function, types.FunctionType) and _is_users(function.__code__.co_filename):
+            for each in (function.__defaults__, *(function.__closure__ or ())):
+                if each is not None:
+                    found.setdefault(id(each), []).append(function)
+    return found
+
+
+def _in_function(
+    function: types.FunctionType, owner: tuple[Any, ...] | types.CellType, ids: set[int], what: str
+) -> Iterator[Keeper]:
+    code = function.__code__
+    if isinstance(owner, tuple):
+        first = code.co_argcount - len(owner)
+        name = next(code.co_varnames[first + at] for at, each in enumerate(owner) if id(each) in ids)
+        text = f"{what} that is the default of {name!r} in {function.__name__}"
     else:
-        yield from _in_attribute(owner, ids, what)
+        name = next(
+            name for name, cell in zip(code.co_freevars, function.__closure__ or (), strict=True) if cell is owner
+        )
+        text = f"{what} {name!r}, which {function.__name__} closes over"
+    yield _added(text, name, code.co_filename, code.co_firstlineno)
 
 
 def _key(values: Mapping[Any, Any], ids: set[int]) -> str | None:
@@ -202,7 +230,7 @@ def _in_module(names: Mapping[str, Any], key: str | None, what: str) -> Iterator
     if key is None or "__builtins__" not in names or "__name__" not in names:
         return
     file = str(names.get("__file__") or "")
-    if not any(part in file for part in _OTHERS):
+    if not file or in_users(module_of(file), file):
         yield _added(f"{what} {key!r} of the module {names['__name__']}", key, file, 0)
 
 
@@ -214,16 +242,6 @@ def _in_attribute(owner: Any, ids: set[int], what: str) -> Iterator[Keeper]:
         yield _added(f"{what} in the attribute {name!r} of {kind.__name__}", name, file, 0, attribute=True)
 
 
-def _in_default(values: tuple[Any, ...], ids: set[int], what: str) -> Iterator[Keeper]:
-    for function in gc.get_referrers(values):
-        if isinstance(function, types.FunctionType) and function.__defaults__ is values:
-            code = function.__code__
-            first = code.co_argcount - len(values)
-            name = next(code.co_varnames[first + at] for at, each in enumerate(values) if id(each) in ids)
-            text = f"{what} that is the default of {name!r} in {function.__name__}"
-            yield _added(text, name, code.co_filename, code.co_firstlineno)
-
-
 def _frames() -> Iterator[types.FrameType]:
     """The user's frames that run now, the innermost first."""
     frame: types.FrameType | None = sys._getframe()
@@ -231,16 +249,6 @@ def _frames() -> Iterator[types.FrameType]:
         if _is_users(frame.f_code.co_filename):
             yield frame
         frame = frame.f_back
-
-
-def _closures(cell: types.CellType) -> Iterator[tuple[types.FunctionType, str]]:
-    for closure in gc.get_referrers(cell):
-        if isinstance(closure, tuple):
-            for function in gc.get_referrers(closure):
-                if isinstance(function, types.FunctionType) and function.__closure__ is closure:
-                    name = function.__code__.co_freevars[next(i for i, each in enumerate(closure) if each is cell)]
-                    if _is_users(function.__code__.co_filename):
-                        yield function, name
 
 
 def _added(text: str, name: str, file: str, start: int, attribute: bool = False) -> Keeper:
