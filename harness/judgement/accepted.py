@@ -53,6 +53,11 @@ def accepted(
     return tuple(found), tuple(f"{what} ({reason})" for what, reason in acceptances if (what, reason) not in needed)
 
 
+def accepts(finding: Finding, acceptances: Sequence[Acceptance]) -> bool:
+    """Whether a finding is accepted, whatever its cause may be."""
+    return any(_covers(what, finding) for what, _ in acceptances)
+
+
 def _covers(what: str, finding: Finding) -> bool:
     kind = find_kind(what)
     if kind is not None:

@@ -4,51 +4,82 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Sequence
+from time import monotonic
 from typing import TYPE_CHECKING
 
-from harness.judgement.fields import in_fields
+from harness.judgement.runs import Mode, Program
 from harness.judgement.state import named_variables
+from harness.judgement.values import names_of
 from harness.lazy import tf
-from harness.proof.claim import Proof, examine
+from harness.proof.claim import Proof, Question, answer
+from harness.proof.programs import NO_GRADIENT, Traced
 from harness.proof.sentence import claim, why
 
 if TYPE_CHECKING:
     from harness.judgement.examine import Examination
-    from harness.judgement.verification import Comparison
 
 #: After so long, what is not proved yet counts as tested.
 _LIMIT_S = 60.0
+#: The modes in which a graph is run; the first is the cheaper one to prove.
+_GRAPHS: tuple[Mode, ...] = ("graph", "dynamic")
 
 
-def proof_of(examination: Examination) -> Proof | None:
-    """Prove what was compared. ``None`` if neither program ran as a graph: the proof is about graphs.
+def proof_of(examination: Examination, *, any_batch: bool) -> Proof | None:
+    """Prove what was compared, from the graphs that were run. ``None`` if none were: the proof is about graphs.
 
-    An error within the proof makes it no proof, and is recorded in it.
+    Other batch sizes are tried where graphs for an unknown size were run, or with ``any_batch``, which traces them. An
+    error within the proof makes it no proof, and is recorded in it.
     """
-    if not {"graph", "dynamic"} & examination.traces.keys() or examination.programs == 0:
+    run: list[Mode] = [mode for mode in _GRAPHS if mode in examination.traces]
+    if not run or examination.programs == 0:
         return None
     names = {}
     watched = {id(variable) for variable in examination.shared.variables}
     for variable, name in named_variables(examination.variables, examination.state):
         if id(variable) in watched and isinstance(variable, tf.Variable):
             names[id(variable.handle)] = name
+    programs = examination.tested, examination.single
+
+    def graphs(any_rows: Sequence[int]) -> tuple[Traced, Traced]:
+        mode = "dynamic" if any_rows else run[0]
+        with tf.device(None):
+            one, other = (_traced(program, mode) for program in programs)
+        return one, other
+
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # the runs have shown them
-            return examine(
-                examination.parallel,
-                examination.reference,
-                examination.inputs,
-                variables=examination.variables,
-                gradients=bool(examination.gradients),
-                names=names,
-                results=in_fields,
-                scope=examination.devices[0].name,
-                limit_s=_LIMIT_S,
+            # The last argument is the number 1.
+            tensors = tf.nest.flatten(examination.tested.arguments(run[0]), expand_composites=True)
+            question = Question(
+                graphs, [*(tuple(each.shape) for each in tensors), ()], names=names, deadline=monotonic() + _LIMIT_S
             )
+            return answer(question, ("real arithmetic",), any_batch=any_batch or "dynamic" in run)
     # A boundary: whatever goes wrong in a proof, the programs were tested.
     except Exception as error:  # noqa: BLE001
         return Proof((), error=f"{type(error).__name__}: {error}".splitlines()[0][:200])
+
+
+def _traced(program: Program, mode: Mode) -> Traced:
+    """The graph of a program in this mode, with the results that are compared."""
+    function = program.function(mode)
+    outputs, gradients = function.structured_outputs
+    names, results = [], []
+    for name, leaf in zip(names_of(outputs), tf.nest.flatten(outputs), strict=True):
+        parts = tf.nest.flatten(leaf, expand_composites=True)
+        for number, part in enumerate(parts):
+            if tf.is_tensor(part):
+                names.append(name if len(parts) == 1 else f"{name}, tensor {number}")
+                results.append(part)
+    if program.gradients:
+        for source, gradient in zip(program.source_names(), gradients, strict=True):
+            names.append(f"gradient for {source}" + (NO_GRADIENT if gradient is None else ""))
+            if isinstance(gradient, tf.IndexedSlices):
+                # The function is made, and this becomes no part of it.
+                with function.graph.as_default():
+                    gradient = tf.convert_to_tensor(gradient)
+            results.append(gradient)
+    return Traced(function.graph, tuple(names), program.upstreams(mode), tuple(results))
 
 
 def with_proof(reason: str, proof: Proof | None) -> str:
@@ -60,11 +91,9 @@ def with_proof(reason: str, proof: Proof | None) -> str:
     return f"{reason}. {claim(proof)}"
 
 
-def refuted(proof: Proof | None, comparisons: Sequence[Comparison]) -> str:
-    """Why a result differs for every input, where the proof shows it and the numbers confirm it."""
-    wrong = {each.where for each in comparisons if each.largest_error > each.bound}
-    found = (each for each in (proof.results if proof is not None else ()) if each.refuted and each.name in wrong)
-    return next((f"{each.name}: {why(each)}" for each in found), "")
+def refutations(proof: Proof | None) -> dict[str, str]:
+    """Why results differ for some inputs, by their names, where the proof shows it."""
+    return {each.name: why(each) for each in (proof.results if proof is not None else ()) if each.refuted}
 
 
 def only_rounding(proof: Proof | None) -> str:

@@ -19,6 +19,8 @@ from harness.lazy import tf
 Mode = Literal["eager", "graph", "dynamic"]
 #: Name scope of the ops that verify itself adds to the program: they are not judged.
 PROJECTION_SCOPE = "harness_projection"
+#: What is sent back to results in a graph: names of ops, to the number and the name of the tensor among the results.
+Upstreams = dict[str, tuple[int, str]]
 MODES: tuple[Mode, ...] = ("eager", "graph", "dynamic")
 
 
@@ -50,30 +52,38 @@ class Program:
     scope: str | None = None
     upstream: Callable[[Any, int], Any] | None = None
     _graphs: dict[str, Any] = field(default_factory=dict)
+    _upstreams: dict[str, Upstreams] = field(default_factory=dict)
 
     def runner(self, mode: Mode) -> Callable[..., Any]:
         """The callable to run in this mode; it takes the leaves of the inputs and returns tensors."""
         if mode == "eager":
             return self.step
-        return lambda *tensors: self._function(mode)(*tensors, tf.constant(1.0))
+        return lambda *tensors: self.function(mode)(*tensors, tf.constant(1.0))
 
     def graph(self) -> Any:
         """The graph that is run in the mode "graph", a ``FuncGraph``. Raises what building it raises."""
-        return self._function("graph").graph
+        return self.function("graph").graph
 
-    def _function(self, mode: Mode) -> Any:
+    def upstreams(self, mode: Mode) -> Upstreams:
+        """What is sent back to the results in the graph of this mode."""
+        self.function(mode)
+        return self._upstreams[mode]
+
+    def function(self, mode: Mode) -> Any:
+        """The concrete function that is run in this mode; its last argument is the number 1. Raises what it raises."""
         if mode not in self._graphs:
+            self._upstreams[mode] = {}
             specs = [_without_rows(tensor) if mode == "dynamic" else tensor for tensor in self.arguments(mode)]
             specs.append(tf.TensorSpec([], tf.float32))
             # A concrete function: TensorFlow would count the graphs of many programs as retracing of one function.
-            self._graphs[mode] = tf.function(self._graph_step()).get_concrete_function(*specs)
+            self._graphs[mode] = tf.function(self._graph_step(mode)).get_concrete_function(*specs)
         return self._graphs[mode]
 
     def forget_graphs(self) -> None:
         """Build the graphs anew when they are run next, as after a change of ``gradients``."""
         self._graphs.clear()
 
-    def _graph_step(self) -> Callable[..., Any]:
+    def _graph_step(self, mode: Mode) -> Callable[..., Any]:
         static = self.leaves()
         places = [index for index, leaf in enumerate(static) if tf.is_tensor(leaf)]
 
@@ -82,7 +92,8 @@ class Program:
             leaves = list(static)
             for place, tensor in zip(places, tensors, strict=True):
                 leaves[place] = tensor
-            return self.step(*leaves, one=one)
+            self._upstreams[mode].clear()
+            return self.step(*leaves, one=one, upstreams=self._upstreams[mode])
 
         # AutoGraph passes this function by and converts the user's callable inside, as it would in their own graph.
         step.autograph_info__ = None  # type: ignore[attr-defined]
@@ -97,12 +108,12 @@ class Program:
         """The leaves of the inputs, in order."""
         return list(tf.nest.flatten(dict(self.inputs)))
 
-    def step(self, *leaves: Any, one: Any = None) -> Any:
+    def step(self, *leaves: Any, one: Any = None, upstreams: Upstreams | None = None) -> Any:
         """One forward and, if asked for, backward pass: (outputs, gradients)."""
         with nullcontext() if self.scope is None else tf.device(self.scope):
-            return self._step(leaves, one)
+            return self._step(leaves, one, {} if upstreams is None else upstreams)
 
-    def _step(self, leaves: Sequence[Any], one: Any) -> Any:
+    def _step(self, leaves: Sequence[Any], one: Any, upstreams: Upstreams) -> Any:
         inputs = tf.nest.pack_sequence_as(dict(self.inputs), list(leaves))
         fn = as_autograph(self.fn)
         if not self.gradients:
@@ -112,15 +123,20 @@ class Program:
             for source in sources:
                 tape.watch(source)
             outputs = in_fields(fn(**inputs))
-            results = [leaf for leaf in tf.nest.flatten(outputs) if tf.is_tensor(leaf) and differentiable(leaf)]
+            flat = list(enumerate(tf.nest.flatten(outputs)))
+            results = {number: leaf for number, leaf in flat if tf.is_tensor(leaf) and differentiable(leaf)}
             with tf.name_scope(PROJECTION_SCOPE):
                 # A sparse tensor is no target, its values are, and two programs may give them in different orders.
-                targets = [tf.sparse.reorder(leaf).values if _sparse(leaf) else leaf for leaf in results]
+                targets = [tf.sparse.reorder(leaf).values if _sparse(leaf) else leaf for leaf in results.values()]
         if not targets:
             return outputs, [None] * (len(sources) + len(self.variables))
         with tf.name_scope(PROJECTION_SCOPE):
             upstream = self.upstream or (lambda target, number: projection(target, self.seed + number, one))
             seeds = [upstream(target, number) for number, target in enumerate(targets)]
+        if one is not None:
+            for number, seed, target in zip(results, seeds, targets, strict=True):
+                if tf.is_symbolic_tensor(target):
+                    upstreams[seed.op.name] = number, target.name
         return outputs, tape.gradient(targets, [*sources, *self.variables], output_gradients=seeds)
 
     def source_names(self) -> list[str]:

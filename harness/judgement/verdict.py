@@ -6,13 +6,13 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from harness.judgement.accepted import Acceptance, accepted
+from harness.judgement.accepted import Acceptance, accepted, accepts
 from harness.judgement.arithmetic import proven
 from harness.judgement.diagnosis.explain import explain, merged
 from harness.judgement.diagnosis.wording import first_upper, listed
 from harness.judgement.patterns import SKIPPED
 from harness.judgement.placement import gradient_ops, removed
-from harness.judgement.proving import only_rounding, refuted, with_proof
+from harness.judgement.proving import only_rounding, refutations, with_proof
 from harness.judgement.runs import rows_alike, rows_of
 from harness.judgement.verification import PLACE_KINDS, VALUE_KINDS, Verification, describe
 from harness.plural import plural
@@ -49,7 +49,9 @@ def conclude(
         gradient_ops=sum(gradient_ops(trace) for trace in examination.traces.values()),
         devices=tuple(sorted({str(op.device) for op in ops})),
     )
-    explained, undecided = explain(examination.questions)
+    explained, undecided = explain(
+        examination.questions, refutations(proof), lambda finding: accepts(finding, acceptances)
+    )
     # Of a reference whose runs differ, all else that could not be judged may be a consequence.
     judged.undecided[:] = undecided or judged.undecided
     known = [*explained, *merged(judged.findings)]
@@ -63,8 +65,6 @@ def conclude(
         deviates = any(finding.kind in ("value", "gradient") for finding in findings)
         if deviates and (excluded := only_rounding(proof)):
             reason = f"{reason.rstrip('.')}. {excluded}"
-        elif cause := refuted(proof, judged.comparisons):
-            reason = f"{first_upper(cause)}. {reason}"
     elif judged.undecided:
         verdict, reason = Verdict.UNKNOWN, "; ".join(judged.undecided)
     elif exercised.ops == 0:

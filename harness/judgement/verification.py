@@ -87,7 +87,10 @@ class Verification:
         return f"<div>{verdict}: {escape(self.reason)}<br><small>{escape(str(self.exercised))}</small>{findings}</div>"
 
     def lines(self, *, everything: bool = False) -> list[str]:
-        """The findings, one line each: the most important, with two lines of evidence, or everything."""
+        """The findings, one line each: the most important, with two lines of evidence, or everything.
+
+        Everything includes what is not proved, or refuted.
+        """
         lines: list[str] = []
         shown = self.findings if everything else self.findings[:_FINDINGS]
         for finding in shown:
@@ -100,6 +103,8 @@ class Verification:
                 evidence = evidence if finding is self.findings[0] and finding.kind in VALUE_KINDS else ()
                 evidence = tuple(line for line in evidence if not line.startswith(("[", *_REFUSED)))[:_EVIDENCE]
             lines.extend(f"  - {line}" for line in evidence)
+        if everything and self.proof is not None and not self.proof.proved:
+            lines.extend(str(self.proof).splitlines())
         rest = len(self.findings) - len(shown)
         lines.extend([f"and {plural(rest, 'more finding')} (see .findings; pytest -v prints all)"] if rest else [])
         return lines

@@ -51,7 +51,7 @@ def verify(
     exact: bool | None = None,
     pattern: str | None = None,
     accept: Sequence[Acceptance] = (),
-    prove: bool | str = False,
+    prove: bool | str | None = None,
     seed: int = 0,
     shrink: bool | Callable[[Devices], Callable[..., Any]] = False,
     save: str | Path | None = None,
@@ -86,8 +86,10 @@ def verify(
             and ``ensemble`` have one); without one, anything.
         accept: pairs of what is accepted, and why: a kind of finding, its code, or a part of its place. Such a finding
             is a warning; one that no longer occurs is reported.
-        prove: ``True``: prove, besides, that both programs compute the same for every input (``.proof`` of the result);
-            what is not proved is tested as ever. ``"required"``: what is not proved fails.
+        prove: ``None``: prove, from the graphs that are run, that both programs compute the same for every input
+            (``.proof`` of the result): of these shapes, and with the mode ``"dynamic"`` of every batch size. What is
+            not proved is tested. ``True``: trace both programs for an unknown batch size to prove it for others.
+            ``"required"``: what is not proved fails. ``False``: prove nothing.
         seed: of the random projection.
         shrink: where the verdict is FAIL, look for the fewest rows, devices and outputs that still fail in the same
             way; the reason says what they are. Fewer devices are tried for a program of ``make_parallel``, or where
@@ -137,8 +139,8 @@ def verify(
     for name, choice in (("gradients", gradients), ("exact", exact)):
         if choice is not None and not isinstance(choice, (bool, np.bool_)):
             raise UsageError(f"{name}={choice!r}; accepted: True, False or None")
-    if prove not in (True, False, "required"):
-        raise UsageError(f"prove={prove!r}; accepted: True, False or 'required'")
+    if prove not in (None, True, False, "required"):
+        raise UsageError(f"prove={prove!r}; accepted: None, True, False or 'required'")
     if save is not None and not is_folder_name(save):
         raise UsageError(f"save={save!r}; accepted: the path of a folder")
     if oracle is not None and not callable(oracle):
@@ -172,9 +174,11 @@ def verify(
             )
             for mode in modes:
                 examination.run(mode)
-            if prove:
+            proof = None
+            # That a program equals itself needs no proof.
+            if prove or (prove is None and not hasattr(programs.reference, "is_first_device_run")):
                 progress("proving")
-            proof = proof_of(examination) if prove else None
+                proof = proof_of(examination, any_batch=bool(prove))
             progress("looking for causes")
             return conclude(examination, acceptances, proof, required=prove == "required")
 

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from harness.errors import UsageError
 from harness.lazy import tf
 from harness.proof.algebra import Algebra
 from harness.proof.graph import Run, TimeUp, start_values
-from harness.proof.programs import Given, Traced, traced
+from harness.proof.programs import NO_GRADIENT, Given, Traced, traced
 from harness.proof.reasons import Reason, Reasons
 from harness.proof.sentence import lines
 from harness.proof.sizes import Indivisible, Size, Unprovable
@@ -69,28 +68,22 @@ class Proof:
 
 @dataclass
 class Question:
-    """The arguments of :func:`examine`, checked."""
+    """Two programs whose results are compared, for inputs of these shapes.
 
-    parallel: Callable[..., Any]
-    reference: Callable[..., Any]
-    given: Given
-    variables: list[Any]
-    gradients: bool
-    starts: dict[int, Any]
-    names: Mapping[int, str] | None
-    results: Callable[[Any], Any]
-    scope: str | None
-    deadline: float | None
+    ``graphs`` gives the graphs of the program and the reference, where the inputs of these numbers have an unknown size
+    along axis 0. ``variables`` are the variables to compare after the call, or ``names`` has their names by their
+    handles' ids.
+    """
+
+    graphs: Callable[[Sequence[int]], tuple[Traced, Traced]]
+    shapes: Sequence[Sequence[int]]
+    variables: Sequence[Any] = ()
+    starts: Mapping[int, Any] = field(default_factory=dict)
+    names: Mapping[int, str] | None = None
+    #: By the monotonic clock: what is not proved by then stays so.
+    deadline: float | None = None
     #: How many operations were evaluated last.
     ops: int = 0
-
-    def graphs(self, any_rows: Sequence[int] = ()) -> tuple[Traced, Traced]:
-        """The graphs of the program and the reference."""
-        options: dict[str, Any] = {"gradients": self.gradients, "results": self.results, "any_rows": any_rows}
-        with tf.device(None):
-            one = traced(self.parallel, self.given, self.variables, **options)
-            other = traced(self.reference, self.given, self.variables, scope=self.scope, **options)
-        return one, other
 
     def variable_names(self, one: Any, other: Any) -> Mapping[int, str]:
         """Names of the variables to compare after the call, by their handles' ids."""
@@ -146,52 +139,22 @@ def prove(
         raise UsageError(f"inputs= is of type {type(inputs).__name__}; accepted: a mapping of argument names to arrays")
     named = list(variables)
     wanted = bool(named) if gradients is None else gradients
-    return examine(parallel, reference, inputs, variables=named, gradients=wanted, same=same)
-
-
-def examine(
-    parallel: Callable[..., Any],
-    reference: Callable[..., Any],
-    inputs: Mapping[str, Any],
-    *,
-    variables: Sequence[Any],
-    gradients: bool,
-    same: Iterable[tuple[Any, Any]] = (),
-    names: Mapping[int, str] | None = None,
-    results: Callable[[Any], Any] = lambda value: value,
-    scope: str | None = None,
-    limit_s: float | None = None,
-    any_batch: bool = True,
-) -> Proof:
-    """:func:`prove` for ``verify``.
-
-    ``names`` are those of the variables to compare after the call, by their handles' ids; ``results`` takes apart what
-    the programs return; the reference is traced in ``scope``; what is not proved after ``limit_s`` stays so. With
-    ``any_batch``, other batch sizes are tried too.
-    """
     given = Given.of(inputs)
     starts, assumed = _starts(same)
-    deadline = time.monotonic() + limit_s if limit_s is not None else None
-    question = Question(
-        parallel,
-        reference,
-        given,
-        list(variables),
-        gradients,
-        starts,
-        names,
-        results,
-        scope,
-        deadline,
-    )
-    return answer(question, assumed, any_batch=any_batch)
+
+    def graphs(any_rows: Sequence[int]) -> tuple[Traced, Traced]:
+        with tf.device(None):
+            one, other = (traced(fn, given, named, gradients=wanted, any_rows=any_rows) for fn in (parallel, reference))
+        return one, other
+
+    return answer(Question(graphs, given.shapes, named, starts), assumed)
 
 
 def answer(question: Question, assumed: tuple[str, ...] = (), *, any_batch: bool = True) -> Proof:
-    """What is proved of the graphs of a question."""
-    graphs = question.graphs()
+    """What is proved of a question. With ``any_batch``, other batch sizes are tried too."""
+    graphs = question.graphs(())
     try:
-        found = _compared(question, *graphs, question.given.shapes)
+        found = _compared(question, *graphs, question.shapes)
     except TimeUp:
         unproved = tuple(ProofResult(name, False, "the time limit") for name in graphs[0].names)
         return Proof(unproved, assumed=assumed, error="the time limit")
@@ -227,18 +190,22 @@ def _compared(question: Question, one: Traced, other: Traced, shapes: Sequence[S
     algebra = Algebra()
     run_r = Run(algebra, deadline=question.deadline, placeholders=other.placeholders)
     run_p = Run(algebra, deadline=question.deadline, placeholders=one.placeholders)
-    results_r = run_r.graph(other.graph, start_values(run_r, other.graph, question.starts, shapes))
+    results_r = run_r.graph(other.graph, start_values(run_r, other.graph, question.starts, shapes), other.results)
     mark = len(algebra.atoms)
-    results_p = run_p.graph(one.graph, start_values(run_p, one.graph, question.starts, shapes))
+    results_p = run_p.graph(one.graph, start_values(run_p, one.graph, question.starts, shapes), one.results)
     question.ops = len(run_r.seen) + len(run_p.seen)
-    if one.names != other.names:
+    if len(one.names) != len(other.names):
         why = f"the programs have {len(one.names)} and {len(other.names)} results"
-        why = why if len(one.names) != len(other.names) else "the programs have results with other names"
         return [ProofResult(name, False, why, refuted=True) for name in one.names]
     reasons = Reasons(algebra, mark, run_p)
     found = []
-    for name, p, r in zip(one.names, results_p, results_r, strict=True):
-        found.append(_result(reasons, name, p, r))
+    for name, wanted, p, r in zip(one.names, other.names, results_p, results_r, strict=True):
+        if name == wanted:
+            found.append(_result(reasons, name, p, r))
+        else:
+            alike = name.removesuffix(NO_GRADIENT) == wanted.removesuffix(NO_GRADIENT)
+            why = "only one of the programs has this gradient" if alike else f"the reference has {wanted} there"
+            found.append(ProofResult(name.removesuffix(NO_GRADIENT), False, why, refuted=not alike))
     names = question.variable_names(one.graph, other.graph)
     refs = {ref.key: ref for run in (run_r, run_p) for ref in run.state}
     for key, name in names.items():
@@ -249,7 +216,7 @@ def _compared(question: Question, one: Traced, other: Traced, shapes: Sequence[S
 
 
 def _result(reasons: Reasons, name: str, p: Any, r: Any) -> ProofResult:
-    if isinstance(p, Poly) and p is r:
+    if p is r and (p is None or isinstance(p, Poly)):
         return ProofResult(name, True)
     reason: Reason = reasons.of(p, r)
     return ProofResult(name, False, reason.why, reason.place, reason.refuted)
@@ -257,7 +224,7 @@ def _result(reasons: Reasons, name: str, p: Any, r: Any) -> ProofResult:
 
 def _reach(question: Question, found: Sequence[ProofResult]) -> str:
     """For which batch sizes the results are proved too, where all are for these shapes."""
-    shapes = question.given.shapes
+    shapes = question.shapes
     rows = next((shape[0] for shape in shapes if shape), 0)
     batch = [at for at, shape in enumerate(shapes) if shape and shape[0] == rows]
     if not batch or not rows or question.ops > _MOST_OPS:

@@ -42,11 +42,11 @@ class Run(Evaluation):
     #: By the monotonic clock; ``None`` for no limit.
     deadline: float | None = None
     seen: list[Seen] = field(default_factory=list)
-    #: The names of the results that upstream gradients belong to, by the names of their placeholders.
-    placeholders: dict[str, str] = field(default_factory=dict)
+    #: The numbers and names of the results that upstream gradients belong to, by the names of their placeholders.
+    placeholders: dict[str, tuple[int, str]] = field(default_factory=dict)
 
-    def graph(self, graph: Any, given: Sequence[Any]) -> list[Any]:
-        """The results of a graph for these arguments."""
+    def graph(self, graph: Any, given: Sequence[Any], wanted: Sequence[Any] | None = None) -> list[Any]:
+        """The values of the ``wanted`` tensors of a graph, or of its outputs, for these arguments."""
         env = {tensor.name: value for tensor, value in zip(graph.inputs, given, strict=True)}
         for op in in_order(graph):
             if op.outputs and op.outputs[0].name in env:
@@ -56,7 +56,8 @@ class Run(Evaluation):
             self.seen.append(Seen(op, args, results))
             for tensor, value in zip(op.outputs, results, strict=True):
                 env[tensor.name] = value
-        return [env[tensor.name] for tensor in graph.outputs]
+        wanted = graph.outputs if wanted is None else wanted
+        return [None if tensor is None else env[tensor.name] for tensor in wanted]
 
     def op(self, op: Any, args: list[Any], env: dict[str, Any]) -> list[Any]:
         """The results of an operation; what is not understood is equal to nothing."""
@@ -108,7 +109,7 @@ class Run(Evaluation):
 
     def _op(self, op: Any, args: list[Any], env: dict[str, Any]) -> Any:
         rule = TABLE.get(op.type) or _CONTROL.get(op.type)
-        if op.type == "Placeholder":
+        if op.type == "Placeholder" or op.name in self.placeholders:
             return self._placeholder(op, env)
         types = {arg.dtype for arg in args if isinstance(arg, Poly)}
         if any(dtype.startswith("complex") for dtype in types) and op.type in TABLE and op.type not in FOR_COMPLEX:
@@ -125,11 +126,11 @@ class Run(Evaluation):
 
     def _placeholder(self, op: Any, env: dict[str, Any]) -> Any:
         """An upstream gradient, which has the shape of its result."""
-        of = self.placeholders.get(op.name)
-        like = env.get(of) if of is not None else None
+        number, of = self.placeholders.get(op.name, (0, ""))
+        like = env.get(of)
         if not isinstance(like, Poly):
             raise Unprovable("an argument that is not given")
-        return self.alg.of(self.alg.atom("upstream", op.name, (), like.shape, like.dtype))
+        return self.alg.of(self.alg.atom("upstream", number, (), like.shape, like.dtype))
 
     def _computed(self, op: Any, args: list[Any]) -> Any:
         """The results of an integer operation on constants."""

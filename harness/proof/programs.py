@@ -11,17 +11,25 @@ import numpy as np
 from harness._tensorflow import as_autograph
 from harness.lazy import tf
 
+#: Ends the name of a gradient that does not exist.
+NO_GRADIENT = " (none)"
 #: Begins the names of the placeholders of upstream gradients.
 _UPSTREAM = "upstream"
 
 
 @dataclass(frozen=True, slots=True)
 class Traced:
-    """The graph of a program. ``placeholders`` says which result each upstream gradient belongs to."""
+    """The graph of a program.
+
+    ``placeholders`` says which result each upstream gradient belongs to: the names of ops, to the number of the result
+    and the name of its tensor. ``results`` are the tensors that ``names`` names, and ``None`` for a gradient that does
+    not exist; without them, they are the graph's outputs.
+    """
 
     graph: Any
     names: tuple[str, ...]
-    placeholders: dict[str, str]
+    placeholders: dict[str, tuple[int, str]]
+    results: tuple[Any, ...] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,47 +77,44 @@ def traced(
     variables: Sequence[Any],
     *,
     gradients: bool,
-    results: Callable[[Any], Any] = lambda value: value,
-    scope: str | None = None,
     any_rows: Sequence[int] = (),
 ) -> Traced:
     """The graph of a program. The tensors numbered ``any_rows`` have an unknown size along axis 0.
 
-    ``results`` takes apart what the program returns. With ``gradients``, there is one for each floating input and
-    variable, for any upstream gradient. Raises what the program raises.
+    With ``gradients``, there is one for each floating input and variable, for any upstream gradient. Raises what the
+    program raises.
     """
     places = given.places
     names: list[str] = []
-    placeholders: dict[str, str] = {}
+    placeholders: dict[str, tuple[int, str]] = {}
 
     def step(*tensors: Any) -> list[Any]:
         names.clear()
         own = list(given.leaves)
         for at, tensor in zip(places, tensors, strict=True):
             own[at] = tensor
-        with tf.device(scope):
-            return flat(own)
+        return flat(own)
 
     def flat(own: list[Any]) -> list[Any]:
         sources = [leaf for leaf in own if tf.is_tensor(leaf) and leaf.dtype.is_floating] if gradients else []
         with tf.GradientTape() as tape:
             for source in sources:
                 tape.watch(source)
-            outputs = results(as_autograph(fn)(**tf.nest.pack_sequence_as(given.structure, own)))
+            outputs = as_autograph(fn)(**tf.nest.pack_sequence_as(given.structure, own))
         named = [pair for pair in zip(names_of(outputs), tf.nest.flatten(outputs), strict=True) if pair[1] is not None]
         names.extend(name for name, _ in named)
         tensors = [tf.identity(tf.convert_to_tensor(leaf)) for _, leaf in named]
-        targets = [leaf for _, leaf in named if tf.is_tensor(leaf) and leaf.dtype.is_floating]
+        targets = {at: leaf for at, (_, leaf) in enumerate(named) if tf.is_tensor(leaf) and leaf.dtype.is_floating}
         if gradients and targets:
             seeds = []
-            for at, target in enumerate(targets):
+            for at, target in targets.items():
                 # An argument that nobody gives stands for any upstream gradient.
                 seeds.append(tf.raw_ops.Placeholder(dtype=target.dtype, shape=target.shape, name=f"{_UPSTREAM}_{at}"))
-                placeholders[seeds[-1].op.name] = target.name
-            found = tape.gradient(targets, [*sources, *variables], output_gradients=seeds)
+                placeholders[seeds[-1].op.name] = at, target.name
+            found = tape.gradient([*targets.values()], [*sources, *variables], output_gradients=seeds)
             kinds = [*given.names(), *(f"variable {each.name}" for each in variables)]
             for kind, gradient in zip(kinds, found, strict=True):
-                names.append(f"gradient of {kind}" + (" (none)" if gradient is None else ""))
+                names.append(f"gradient for {kind}" + (NO_GRADIENT if gradient is None else ""))
                 tensors.append(tf.constant(0.0) if gradient is None else tf.convert_to_tensor(gradient))
         return [tf.identity(tensor) for tensor in tensors]
 

@@ -80,7 +80,8 @@ class Reasons:
             rows = sorted((start, end) for start, end, _ in parts)
             weights = list(dict.fromkeys(str(coef) for *_, coef in sorted(parts, key=lambda part: part[0])))
             if rows[0][0] == 0 and rows[-1][1] == size and all(a[1] == b[0] for a, b in itertools.pairwise(rows)):
-                return f"shards have the weights {' and '.join(weights)}" if len(weights) > 1 else ""
+                listed = f"{', '.join(weights[:-1])} and {weights[-1]}"
+                return f"shards have the weights {listed}" if len(weights) > 1 else ""
             named = " and ".join(f"[{start}, {end})" for start, end in rows)
             return f"only rows {named} of {size} are summed"
         return ""

@@ -17,12 +17,16 @@ def claim(proof: Any) -> str:
     proved = [each for each in proof.results if each.proved]
     count = f"{len(proved)} of {plural(len(proof.results), 'result')}"
     if proof.proved:
-        reach = f"every input of {_THESE_SHAPES}" if proof.scope == _THESE_SHAPES else proof.scope
-        return f"proved for {reach} ({count})"
+        return f"proved for {reach(proof)} ({count})"
     left = len(proof.results) - len(proved)
     if not proof.results:
         return f"not proved: {proof.error or 'there is no result'}"
     return f"{count} proved; {left} tested: {why(next(each for each in proof.results if not each.proved))}"
+
+
+def reach(proof: Any) -> str:
+    """What the proof is about: ``every input of these shapes``, ``every batch size``."""
+    return f"every input of {_THESE_SHAPES}" if proof.scope == _THESE_SHAPES else str(proof.scope)
 
 
 def why(result: Any) -> str:

@@ -339,7 +339,13 @@ def pytest_runtest_makereport(
     if state.devices is not None:
         configured = f"{describe(state.devices)} ({state.origin}): {state.devices.reason}"
     use = DeviceUse(
-        needs, configured, watch.verifications, watch.exercised or Exercised(), watch.unpassed, tuple(watch.warned)
+        needs,
+        configured,
+        watch.verifications,
+        watch.exercised or Exercised(),
+        watch.unpassed,
+        tuple(watch.warned),
+        tuple(watch.proved),
     )
     # What a test that passes finds wrong, it wants to find.
     annotate.attach(report, item, [*watch.warnings, *(watch.failures if report.failed else ())])

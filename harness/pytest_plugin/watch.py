@@ -22,6 +22,8 @@ class Watch:
 
     def __init__(self) -> None:
         self.verifications = 0
+        #: For which inputs those that passed are proved.
+        self.proved: list[str] = []
         self.unpassed = 0
         self.exercised: Exercised | None = None
         #: What the verifications that passed with warnings say.
@@ -38,6 +40,11 @@ class Watch:
     def observe(self, verification: Any) -> None:
         """Count a verification."""
         self.verifications += 1
+        proof = verification.proof
+        if verification.passed and proof is not None and proof.proved:
+            from harness.proof.sentence import reach
+
+            self.proved.append(reach(proof))
         exercised = verification.exercised
         self.exercised = exercised if self.exercised is None else self.exercised + exercised
         if str(verification.verdict) == "WARN":
@@ -100,7 +107,7 @@ class Watch:
 
     def reset(self) -> None:
         """Start counting again."""
-        self.verifications, self.unpassed, self.exercised, self.warned = 0, 0, None, []
+        self.verifications, self.proved, self.unpassed, self.exercised, self.warned = 0, [], 0, None, []
         self.warnings, self.failures = [], []
 
 

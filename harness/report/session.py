@@ -20,7 +20,7 @@ class DeviceUse:
 
     ``needed``: whether the test asks for devices, by a fixture or the marker. ``configured`` describes the devices,
     ``None`` where they were not configured. ``unpassed`` counts verifications that did not pass. ``warned``: what those
-    say that passed with warnings.
+    say that passed with warnings. ``proved``: for which inputs those that passed are proved.
     """
 
     needed: bool = True
@@ -29,12 +29,14 @@ class DeviceUse:
     exercised: Exercised = field(default_factory=Exercised)
     unpassed: int = 0
     warned: tuple[str, ...] = ()
+    proved: tuple[str, ...] = ()
 
     @classmethod
     def from_plain(cls, plain: Mapping[str, Any]) -> DeviceUse:
         """Convert back; tuples may have become lists on the way."""
         exercised = {**plain["exercised"], "devices": tuple(plain["exercised"]["devices"])}
-        return cls(**{**plain, "exercised": Exercised(**exercised), "warned": tuple(plain["warned"])})
+        texts = {name: tuple(plain[name]) for name in ("warned", "proved")}
+        return cls(**{**plain, "exercised": Exercised(**exercised), **texts})
 
 
 @dataclass(slots=True)
@@ -45,6 +47,8 @@ class SessionTotals:
     skipped: dict[str, str] = field(default_factory=dict)
     configured: set[str] = field(default_factory=set)
     verifications: int = 0
+    #: How many verifications are proved, by the inputs that the proof is about.
+    proved: Counter[str] = field(default_factory=Counter)
     exercised: Exercised = field(default_factory=Exercised)
     #: How many verifications did not pass, by the test.
     unpassed: Counter[str] = field(default_factory=Counter)
@@ -56,6 +60,7 @@ class SessionTotals:
         if use.configured is not None:
             self.configured.add(use.configured)
         self.verifications += use.verifications
+        self.proved.update(use.proved)
         self.exercised += use.exercised
         if use.unpassed:
             self.unpassed[test] += use.unpassed
@@ -85,6 +90,9 @@ class SessionTotals:
         lines = sorted(self.configured)
         if self.verifications:
             lines.append(f"{plural(self.verifications, 'verification')}: {self.exercised}")
+        if self.proved:
+            counts = ", ".join(f"{count:,} for {reach}" for reach, count in sorted(self.proved.items()))
+            lines.append(f"proved: {counts}")
         if self.unpassed:
             lines.append(f"{sum(self.unpassed.values())} of them did not pass:")
             lines += [f"  {count} in {place}" for place, count in self._unpassed_places().items()]

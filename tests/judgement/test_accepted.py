@@ -52,6 +52,21 @@ def test_a_finding_is_accepted_by_kind_code_or_place_and_stays_visible(what: str
     assert "1.5 times" in other.reason
 
 
+def test_no_cause_is_looked_for_where_values_that_differ_are_accepted(
+    devices: Devices, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def searched(question: Any) -> None:
+        raise AssertionError("a cause was looked for")
+
+    monkeypatch.setattr("harness.judgement.diagnosis.explain.diagnose", searched)
+    scaled = functools.partial(by_hand, devices, factor=1.5)
+    found = verify(scaled, dense, {"x": X}, devices=devices, modes=["eager"], accept=[("value", REASON)])
+    assert found.verdict is Verdict.WARN, found
+    assert "Output differs, which is accepted" in found.findings[0].message
+    with pytest.raises(AssertionError, match="a cause was looked for"):
+        verify(scaled, dense, {"x": X}, devices=devices, modes=["eager"])
+
+
 def test_what_is_accepted_and_no_longer_found_is_reported(devices: Devices) -> None:
     right = make_parallel(dense, devices)
     found = verify(right, dense, {"x": X}, devices=devices, variables=[weights()], accept=[("H202", REASON)])

@@ -67,9 +67,11 @@ class Copier:
     #: Whether the upstream gradients are placeholders, as for a proof, or given.
     upstream: Sequence[Any] | None = None
     changed: str = ""
-    placeholders: dict[str, str] = field(default_factory=dict)
+    placeholders: dict[str, tuple[int, str]] = field(default_factory=dict)
 
-    def graph(self, graph: Any, given: Sequence[Any], path: Path = (), old: dict[str, str] | None = None) -> list[Any]:
+    def graph(
+        self, graph: Any, given: Sequence[Any], path: Path = (), old: dict[str, tuple[int, str]] | None = None
+    ) -> list[Any]:
         """The results of the graph for these arguments, with the operation changed if it is on this path."""
         env = {tensor.name: value for tensor, value in zip(graph.inputs, given, strict=True)}
         made: dict[str, Any] = {}
@@ -79,9 +81,10 @@ class Copier:
                 continue
             if op.type == "Placeholder":
                 # Of an upstream gradient.
-                like = env[(old or {})[op.name]]
+                number, of = (old or {})[op.name]
+                like = env[of]
                 new = tf.raw_ops.Placeholder(dtype=like.dtype, shape=like.shape, name=op.name)
-                self.placeholders[new.op.name] = names[old[op.name]] if old else ""
+                self.placeholders[new.op.name] = number, names[of]
                 results = [new]
                 if self.upstream is not None:
                     rows = np.random.default_rng(len(self.placeholders)).uniform(-1, 1, (64, 64, 64))

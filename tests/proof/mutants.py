@@ -67,10 +67,7 @@ class Subject:
         """What is claimed of a mutant."""
         names = {id(variable.handle): f"variable {at}" for at, variable in enumerate(self.pair.variables)}
         starts = {id(v.handle): ("same", at) for at, group in enumerate(self.pair.same) for v in group}
-        question = _Asked(
-            lambda: None, lambda: None, self.given, [], False, starts, names, lambda value: value, None, None
-        )
-        question.both = (graph, self.graphs[1])
+        question = Question(lambda _: (graph, self.graphs[1]), self.given.shapes, starts=starts, names=names)
         return answer(question, any_batch=bool(self.any_rows))
 
     def values(self, made: Any, rows: int | None, seed: int) -> tuple[Any, ...]:
@@ -166,15 +163,6 @@ class Subject:
                     if _differ(*pair):
                         wrong[result.name] = f"with {rows} rows"
         return [f"{name} {why}" for name, why in wrong.items()], proof
-
-
-class _Asked(Question):
-    """A question about graphs that are there already."""
-
-    both: tuple[Traced, Traced]
-
-    def graphs(self, any_rows: Sequence[int] = ()) -> tuple[Traced, Traced]:
-        return self.both
 
 
 def _differ(one: Any, other: Any) -> bool:

@@ -160,22 +160,28 @@ def test_a_refutation_says_why() -> None:
     assert less.place.startswith("tests/proof/test_proof.py:")
 
 
-def test_a_refutation_that_the_numbers_confirm_comes_first(devices: Devices) -> None:
+def test_a_refutation_stands_first_where_no_known_cause_gives_the_numbers(devices: Devices) -> None:
+    w = variable(5, 3)
+
     def loss(x: Any) -> Any:
-        return tf.reduce_mean(tf.square(x), 0)
+        return tf.reduce_sum(tf.square(x @ w)) / 8.0
 
-    def halves(x: Any) -> Any:
-        parts = []
-        for device, part in zip(devices, (x[:3], x[3:], x[:0], x[:0]), strict=False):
+    def weighted(x: Any) -> Any:
+        total = []
+        for device, part, weight in zip(devices, (x[:2], x[2:5], x[5:]), (1 / 4, 1 / 8, 1 / 24), strict=False):
             with tf.device(device.name):
-                parts.append(loss(part) / 2.0 if part.shape[0] else tf.zeros([5]))
-        return tf.add_n(parts)
+                total.append(weight * tf.reduce_sum(tf.square(part @ w)))
+        return tf.add_n(total)
 
-    options: dict[str, Any] = {"devices": devices[:2], "modes": ["graph"], "prove": True}
-    verification = verify(halves, loss, {"x": array(8, 5)}, **options)
+    options: dict[str, Any] = {"devices": devices[:3], "modes": ["graph"]}
+    verification = verify(weighted, loss, {"x": array(8, 5)}, **options)
     assert verification.verdict is Verdict.FAIL
-    assert verification.reason.startswith("Output: shards have the weights 1/6 and 1/10 (tests/proof/test_proof.py:")
-    same_rows = verify(halves, loss, {"x": tf.ones([8, 5])}, **options)
+    assert verification.reason.startswith(
+        "Output: shards have the weights 1/4, 1/8 and 1/24 (tests/proof/test_proof.py:"
+    )
+    assert "output: refuted: shards have" in "\n".join(verification.lines(everything=True))
+    # On these rows both compute the same, so that no number confirms it.
+    same_rows = verify(weighted, loss, {"x": tf.ones([8, 5])}, **options)
     assert same_rows.verdict is not Verdict.FAIL
 
 
@@ -234,7 +240,11 @@ def test_verify_says_what_is_proved_and_what_was_tested(devices: Devices) -> Non
     )
     assert required.verdict is Verdict.FAIL
     assert required.reason.startswith("a proof is required: 1 of 2 results proved")
-    untried = verify(towers, model, inputs, devices=devices, modes=["graph"])
+    of_one_graph = verify(towers, model, inputs, devices=devices, modes=["eager", "graph"])
+    assert of_one_graph.reason.startswith("proved for every input of these shapes (1 of 1 result), and every op ran")
+    of_two_graphs = verify(towers, model, inputs, devices=devices, modes=["graph", "dynamic"])
+    assert "proved for every batch that" in of_two_graphs.reason
+    untried = verify(towers, model, inputs, devices=devices, modes=["graph"], prove=False)
     assert untried.proof is None
     assert untried.reason.startswith("the run on")
     with pytest.raises(UsageError, match="prove='maybe'"):
@@ -245,7 +255,7 @@ def test_an_error_within_a_proof_is_no_finding(devices: Devices, monkeypatch: py
     def broken(*args: Any, **kwargs: Any) -> Any:
         raise RuntimeError("a rule is wrong")
 
-    monkeypatch.setattr("harness.judgement.proving.examine", broken)
+    monkeypatch.setattr("harness.judgement.proving.answer", broken)
     parallel = lambda x: tf.concat(
         [_on(device, part) for device, part in zip(devices, tf.split(x, len(devices)), strict=True)], 0
     )

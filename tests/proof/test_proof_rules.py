@@ -9,8 +9,9 @@ import pytest
 import tensorflow as tf
 from samples import SAMPLES
 
-from harness.proof.claim import examine
+from harness.proof.claim import Question, answer
 from harness.proof.evaluation import Elementwise, Rule
+from harness.proof.programs import Given, traced
 from harness.proof.rules.table import FAMILIES, TABLE
 
 pytestmark = pytest.mark.usefixtures("devices")
@@ -98,7 +99,9 @@ def test_what_a_rule_claims_is_what_the_kernel_computes(op_type: str) -> None:
     def all_of(programs: dict[str, Any]) -> Any:
         return lambda **xs: {name: tf.nest.flatten(fn(*xs.values())) for name, (fn, _) in programs.items()}
 
-    proof = examine(all_of(ours), all_of(theirs), inputs, variables=[], gradients=False, any_batch=False)
+    given = Given.of(inputs)
+    one, other = (traced(all_of(programs), given, [], gradients=False) for programs in (ours, theirs))
+    proof = answer(Question(lambda _: (one, other), given.shapes), any_batch=False)
     numbers = [y for programs in (ours, theirs) for name in sorted(programs) for y in programs[name][1]]
     pairs = list(zip(numbers[: len(numbers) // 2], numbers[len(numbers) // 2 :], strict=True))
     claimed = [each for each in proof.results if not each.name.endswith("after the call")]

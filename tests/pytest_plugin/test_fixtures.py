@@ -23,6 +23,7 @@ _STAND_INS = """
         exercised: Exercised
         verdict: str
         reason: str = "one finding"
+        proof: object = None
 
         @property
         def findings(self):

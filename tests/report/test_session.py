@@ -34,9 +34,9 @@ def test_what_was_exercised_is_added_up() -> None:
 
 def test_verifications_that_did_not_pass_are_told_with_their_tests() -> None:
     totals = SessionTotals()
-    totals.add("a", DeviceUse(True, "2 devices", 2, Exercised(programs=2), 1), None)
+    totals.add("a", DeviceUse(True, "2 devices", 2, Exercised(programs=2), 1, proved=("every batch size",)), None)
     totals.add("b", DeviceUse(True, "2 devices", 1, Exercised(programs=1)), None)
-    assert totals.lines()[2:] == ["1 of them did not pass:", "  1 in a"]
+    assert totals.lines()[2:] == ["proved: 1 for every batch size", "1 of them did not pass:", "  1 in a"]
 
 
 def test_of_many_tests_whose_verifications_did_not_pass_the_files_are_told() -> None:

@@ -92,7 +92,9 @@ def first_difference(question: Question) -> Iterator[Cause]:
         begin = "" if origin.confirmed else f"{FIRST_OP} "
         unread = unread_result(search) if origin.local or not origin.contrast else ""
         lost = f"; no op reads {unread}" if unread else ""
-        yield Cause(f"{begin}{sentence_of(origin)}{lost}{mends}", origin.place, evidence=evidence)
+        only_where = not origin.confirmed and not mends
+        sentence = f"{begin}{sentence_of(origin)}{lost}{mends}"
+        yield Cause(sentence, origin.place, evidence=evidence, only_where=only_where)
 
 
 def located(question: Question, cause: Cause) -> Cause:

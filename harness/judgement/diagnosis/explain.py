@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from types import MappingProxyType
 
 import numpy as np
 
@@ -22,8 +23,17 @@ from harness.records import Finding
 _LINES = re.compile(r" \([^()]*:\d[^()]*\)")
 
 
-def explain(questions: Sequence[Question]) -> tuple[list[Finding], list[str]]:
-    """One finding for each cause of differing results, and what cannot be judged."""
+def explain(
+    questions: Sequence[Question],
+    refutations: Mapping[str, str] = MappingProxyType({}),
+    accepted: Callable[[Finding], bool] = lambda _: False,
+) -> tuple[list[Finding], list[str]]:
+    """One finding for each cause of differing results, and what cannot be judged.
+
+    No cause is looked for where all findings are ``accepted``.
+    ``refutations`` say of results, by their names, how they differ by what a proof shows: they stand first where no
+    known cause gives the numbers.
+    """
     known: list[tuple[Cause | None, list[Question]]] = []
     undecided: list[str] = []
     for question in questions:
@@ -38,14 +48,18 @@ def explain(questions: Sequence[Question]) -> tuple[list[Finding], list[str]]:
         else:
             # What is not finite, or too large for a dtype, explains nothing.
             with np.errstate(all="ignore"):
-                cause = diagnose(question)
-                cause = cause and located(question, cause)
+                cause: Cause | None
+                if all(map(accepted, question.findings)):
+                    cause = Cause(f"{question.findings[0].where} differs, which is accepted: no cause was looked for")
+                else:
+                    cause = diagnose(question)
+                    cause = cause and located(question, cause)
             alike = next((group for other, group in known if cause and other and str(other) == str(cause)), None)
             if alike is not None:
                 alike.append(question)
             else:
                 known.append((cause, [question]))
-    return [_finding(cause, group) for cause, group in known], list(dict.fromkeys(undecided))
+    return [_finding(cause, group, refutations) for cause, group in known], list(dict.fromkeys(undecided))
 
 
 def _not_comparable(question: Question) -> str:
@@ -61,7 +75,7 @@ def _not_comparable(question: Question) -> str:
     )
 
 
-def _finding(cause: Cause | None, group: Sequence[Question]) -> Finding:
+def _finding(cause: Cause | None, group: Sequence[Question], refutations: Mapping[str, str]) -> Finding:
     question = group[0]
     findings = list(question.findings)
     first = next((finding for finding in findings if finding.kind != "nondeterminism"), findings[0])
@@ -69,7 +83,7 @@ def _finding(cause: Cause | None, group: Sequence[Question]) -> Finding:
     kind = "nondeterminism" if "nondeterminism" in kinds else first.kind
     names = list(dict.fromkeys(finding.where for finding in findings))
     where = names[0]
-    message = f"{_sentence(cause, question, first)}. {_evidence(names, first)}"
+    message = f"{_sentence(cause, question, first, refutations)}. {_evidence(names, first)}"
     follows = tuple(describe(finding) for each in group for finding in each.findings)
     if cause is None and question.refused:
         follows = (question.refused, *follows)
@@ -84,10 +98,15 @@ def _finding(cause: Cause | None, group: Sequence[Question]) -> Finding:
     )
 
 
-def _sentence(cause: Cause | None, question: Question, first: Finding) -> str:
+def _sentence(cause: Cause | None, question: Question, first: Finding, refutations: Mapping[str, str]) -> str:
     function = place_of_function(question.parallel.fn)
+    names = (finding.where for finding in question.findings)
+    shown = next((f"{name}: {refutations[name]}" for name in names if name in refutations), "")
     if cause is not None:
-        return first_upper(str(cause if cause.place or not function else replace(cause, place=function)))
+        known = str(cause if cause.place or not function else replace(cause, place=function))
+        return first_upper(f"{shown}; {known}" if shown and cause.only_where else known)
+    if shown:
+        return first_upper(shown)
     if question.unsteady and not question.seen.random:
         return (
             "Two runs of the program on the same inputs differ, but no random op ran: the program has state that was "

@@ -92,7 +92,7 @@ class Cause:
 
     ``evidence`` are lines to be read before those of the results that differ. ``at_join``: what the shards compute is
     right, and what is made of it is not. ``rows``: of the batch, where it is about these alone. ``final``: the first op
-    that differs says nothing more.
+    that differs says nothing more. ``only_where``: it says where results begin to differ, and not why.
     """
 
     sentence: str
@@ -102,6 +102,7 @@ class Cause:
     at_join: bool = False
     rows: tuple[int, ...] = ()
     final: bool = False
+    only_where: bool = False
 
     def __str__(self) -> str:
         return f"{self.sentence} ({self.place})" if self.place else self.sentence

@@ -1,0 +1,67 @@
+#!/usr/bin/env python
+"""What a proof adds to ``verify``: CPU time with one, in multiples of that without, on the pairs of ``tests/proof``.
+
+    python profiles/proof_cost.py            # every third pair; about two minutes
+    python profiles/proof_cost.py --every 1
+
+The three ways take turns in one process, each with programs of its own, so that none finds a graph that another built.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import time
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+_ROOT = Path(__file__).resolve().parent.parent
+# The repository's own package, whether it is installed or not, and the pairs.
+sys.path[:0] = [str(_ROOT), str(_ROOT / "tests" / "proof")]
+
+WAYS: dict[str, Any] = {"without": False, "these shapes": None, "any batch size": True}
+
+
+def main() -> None:
+    """Measure, and print the ratios."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--every", type=int, default=3, help="take every Nth pair")
+    parser.add_argument("--rounds", type=int, default=3, help="verifications of each way")
+    options = parser.parse_args()
+
+    import harness
+
+    devices = harness.configure("cpu:4")
+    from pairs_of_loops_and_shards import PAIRS
+
+    ratios: dict[str, list[float]] = {way: [] for way in WAYS}
+    for name in list(PAIRS)[:: options.every]:
+        taken: dict[str, list[float]] = {way: [] for way in WAYS}
+        # The first round is not counted: TensorFlow loads what it needs.
+        for turn in range(options.rounds + 1):
+            for way, prove in WAYS.items():
+                pair = PAIRS[name](devices)
+                began = time.process_time()
+                harness.verify(
+                    pair.parallel,
+                    pair.reference,
+                    pair.inputs,
+                    devices=devices,
+                    variables=pair.variables,
+                    gradients=pair.gradients,
+                    prove=prove,
+                )
+                if turn:
+                    taken[way].append(time.process_time() - began)
+        least = median(taken["without"])
+        for way in WAYS:
+            ratios[way].append(median(taken[way]) / least)
+        sys.stdout.write(f"{name}: {least:.2f} s, " + ", ".join(f"{w} {r[-1]:.2f}" for w, r in ratios.items()) + "\n")
+        sys.stdout.flush()
+    for way, found in ratios.items():
+        sys.stdout.write(f"{way}: {median(found):.2f} times, median of {len(found)} pairs\n")
+
+
+if __name__ == "__main__":
+    main()
