@@ -20,7 +20,7 @@ from harness.cli.run_files import folder_of_runs
 from harness.errors import UsageError
 from harness.extras import require
 from harness.plural import plural
-from harness.records import exit_code
+from harness.records import ExitCode, Verdict, exit_code
 
 if TYPE_CHECKING:
     from harness.speed.baseline import SavedRun
@@ -57,6 +57,9 @@ def compare(
     ] = 2,
     threshold: ThresholdOption = DEFAULT_THRESHOLD,
     baselines: BaselinesOption = DEFAULT_BASELINES,
+    strict: Annotated[
+        bool, typer.Option("--strict", help="Exit with 3 if the runs cannot tell whether a speedup was lost.")
+    ] = False,
 ) -> None:
     """Compare the speedups of two runs, and report those that were lost.
 
@@ -65,8 +68,9 @@ def compare(
     --benchmark-json, in PYTEST_ADDOPTS. What the commands print goes to a folder, whose path is shown; the folder is
     kept if a command fails, and after ^C if a run has finished.
 
-    Exit codes: 0: no loss; 1: a loss; 2: a usage error or a damaged file; 3: UNKNOWN, not comparable or nothing
-    compared.
+    Exit codes: 0: no loss was shown; 1: a loss; 2: a usage error or a damaged file; 3: UNKNOWN, not comparable or
+    nothing compared. If the runs are too imprecise to tell, a warning says what would settle it, and the code is 0, or
+    3 with --strict.
     """
     from harness.report.gate import gate_lines
     from harness.speed.change import Rules
@@ -89,7 +93,8 @@ def compare(
             judgement = _files(files or [], baselines, rules)
     for line in gate_lines(judgement):
         typer.echo(line)
-    raise typer.Exit(exit_code(judgement.verdict))
+    untold = strict and judgement.verdict is Verdict.WARN
+    raise typer.Exit(ExitCode.UNKNOWN if untold else exit_code(judgement.verdict))
 
 
 def _files(files: list[Path], baselines: Path, rules: Rules) -> Judgement:

@@ -29,6 +29,8 @@ if TYPE_CHECKING:
     from harness.speed.record import SpeedupRecord
 
 OPTION_FAIL = "--harness-speedup-fail"
+#: Verdicts that fail no session. WARN: the runs cannot tell whether a speedup was lost.
+_GREEN = ("PASS", "WARN")
 OPTION_BY_MACHINE = "--harness-speedup-by-machine"
 #: What pytest-benchmark looks for where ``--benchmark-compare`` names nothing.
 _ANY_SAVED = "[0-9][0-9][0-9][0-9]_"
@@ -222,7 +224,7 @@ class _Gate:
         refused = exitstatus == pytest.ExitCode.USAGE_ERROR or session.config.option.collectonly
         if self.rules is not None and not refused:
             self.judgement = self._judge(self.rules)
-            if self.judgement.verdict != "PASS" and exitstatus == pytest.ExitCode.OK:
+            if self.judgement.verdict not in _GREEN and exitstatus == pytest.ExitCode.OK:
                 session.exitstatus = pytest.ExitCode.TESTS_FAILED
         yield
 
@@ -253,7 +255,7 @@ class _Gate:
             return
         from harness.report.gate import gate_lines
 
-        bad = self.judgement.verdict != "PASS"
+        bad = self.judgement.verdict not in _GREEN
         terminalreporter.section(
             "speedups against the baseline", sep="=", **({"red": True, "bold": True} if bad else {})
         )

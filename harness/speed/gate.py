@@ -72,7 +72,11 @@ class Judged:
 
 @dataclass(frozen=True, slots=True)
 class Judgement:
-    """All benchmarks, and the overall verdict. FAIL: a loss. UNKNOWN: not comparable, or nothing to compare."""
+    """All benchmarks, and the overall verdict.
+
+    FAIL: a loss. WARN: all were compared, and none precisely enough to tell. UNKNOWN: not comparable, nothing to compare,
+    or a loss that was measured only once.
+    """
 
     verdict: Verdict
     reason: str
@@ -161,7 +165,10 @@ def conclude(judgement: Judgement, judged: Sequence[Judged]) -> Judgement:
             "baseline, or record a new baseline"
         )
     elif undecided == len(names):
-        reason = "no benchmark is precise enough to rule out a loss: measure longer, or run `harness calibrate`"
+        rounds = any(each.rounds for each in judged)
+        settles = "more --rounds would settle it" if rounds else "measure longer, or run `harness calibrate`"
+        verdict = Verdict.WARN
+        reason = f"cannot tell: no loss {beyond} was shown in {measured}, and none is ruled out; {settles}"
     else:
         verdict = Verdict.PASS
         reason = f"no loss of speedup {beyond} was shown in {measured}"

@@ -78,6 +78,15 @@ def test_a_loss_that_was_measured_once_alone_is_unknown(tmp_path: Path) -> None:
     assert "--harness-speedup-twice" in done.stdout
 
 
+def test_what_cannot_be_told_is_a_warning_unless_it_has_to_be_told(tmp_path: Path) -> None:
+    write(tmp_path / "base.json", {"one": record(scatter=0.3, seed=1)})
+    write(tmp_path / "new.json", {"one": record(scatter=0.3, seed=2)})
+    done = _compare(tmp_path, "base.json", "new.json")
+    assert done.returncode == ExitCode.SUCCESS
+    assert "WARN: cannot tell: no loss" in done.stdout
+    assert _compare(tmp_path, "base.json", "new.json", "--strict").returncode == ExitCode.UNKNOWN
+
+
 def test_another_machine_is_unknown(tmp_path: Path) -> None:
     write(tmp_path / "base.json", {"one": record()})
     write(tmp_path / "new.json", {"one": record()}, replace(FINGERPRINT, cpu_model="Another CPU"))

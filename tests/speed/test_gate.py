@@ -76,8 +76,11 @@ def test_a_second_measurement_that_cannot_exclude_the_loss_leaves_the_benchmark_
     assert "worse by more than the threshold, not confirmed: the second measurement (-14.4%) is too imprecise" in words
     assert "worse, contradicted by the second measurement (-1.0%)" in words
     # As where every benchmark "cannot tell".
-    assert concluded(imprecise).verdict is Verdict.UNKNOWN
-    assert concluded(imprecise).reason.startswith("no benchmark is precise enough to rule out a loss")
+    assert concluded(imprecise).verdict is Verdict.WARN
+    assert concluded(imprecise).reason == (
+        "cannot tell: no loss beyond 5.0% was shown in 1 benchmark, and none is ruled out; measure longer, or run "
+        "`harness calibrate`"
+    )
     assert concluded(confirms, imprecise).verdict is Verdict.FAIL
     assert concluded(excludes).verdict is Verdict.PASS
 
@@ -159,10 +162,10 @@ def test_what_gated_and_no_longer_does_is_no_pass() -> None:
     assert "b: not judged: the devices differ: CPU:0, CPU:1 before; CPU:0 now" in _words(said)
 
 
-def test_where_nothing_can_be_told_it_is_unknown() -> None:
+def test_where_nothing_can_be_told_it_is_a_warning() -> None:
     wide, wider = record(scatter=0.3, seed=1), record(scatter=0.3, seed=2)
     said = _judge({"a": wide}, {"a": wider})
-    assert (said.verdict, said.judged[0].change.verdict) == (Verdict.UNKNOWN, "cannot tell")
+    assert (said.verdict, said.judged[0].change.verdict) == (Verdict.WARN, "cannot tell")
     assert "more pairs than the 60 measured" in _words(said)
     one_of_two = _judge({"a": wide, "b": record()}, {"a": wider, "b": record(seed=3)})
     assert one_of_two.verdict is Verdict.PASS
