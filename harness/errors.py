@@ -104,6 +104,12 @@ class InvalidDescription(InvalidProfile):
     WHAT = "description"
 
 
+class InvalidSettings(InvalidProfile):
+    """The settings of a project are broken."""
+
+    WHAT = "settings"
+
+
 class InvalidKnownFailures(InvalidProfile):
     """A file of failures that are accepted is broken."""
 

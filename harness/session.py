@@ -10,6 +10,8 @@ _Verification = TypeVar("_Verification")
 
 #: The device spec that was requested for the session, if any.
 devices: str | None = None
+#: What the project accepts in every verification: pairs of a finding and the reason.
+accept: tuple[tuple[str, str], ...] = ()
 #: The folder to which the names of its tests are relative.
 root: Path | None = None
 #: Each is called with every verification.

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Annotated, NoReturn
+from typing import Annotated, Any, NoReturn
 
 import typer
 
@@ -34,6 +34,7 @@ from harness.cli.errors import clear_errors, say
 from harness.cli.options import DEFAULT_REPORT, DevicesOption, ReportOption, check_spec, check_writable
 from harness.cli.streams import code_with_output, guarded_streams
 from harness.cli.suite import suite
+from harness.devices.project import project_of
 from harness.errors import TraceNotSaved
 from harness.extras import missing_extra
 from harness.records import ExitCode
@@ -48,6 +49,10 @@ app = typer.Typer(
     epilog="Exit codes: 0: all PASS or WARN; 1: a FAIL; 2: a usage or configuration error; 3: UNKNOWN, no verdict or "
     "nothing exercised; 130: ended by ^C; 143: ended by SIGTERM.",
 )
+
+
+#: Settings of a project that are named otherwise than the option.
+_NAMES = {"command": "benchmark_command"}
 
 
 def main() -> NoReturn:
@@ -85,11 +90,33 @@ def _show_version(wanted: bool) -> None:
 
 @app.callback()
 def _harness(
+    context: typer.Context,
     version: Annotated[  # noqa: ARG001 - its callback does it all
         bool, typer.Option("--version", callback=_show_version, is_eager=True, help="Show the version.")
     ] = False,
 ) -> None:
     heed_signals()
+    if "-h" in sys.argv or "--help" in sys.argv:
+        return
+    with clear_errors():
+        project = project_of(Path.cwd())
+    if project is not None:
+        context.default_map = _defaults(context, project.settings)
+
+
+def _defaults(context: typer.Context, settings: Mapping[str, str]) -> dict[str, dict[str, str]]:
+    """The settings of a project as defaults of the commands that have such an option."""
+    if any(argument.partition("=")[0] == "--fake" for argument in sys.argv):
+        settings = {name: value for name, value in settings.items() if name != "devices"}  # the file names them
+    commands: dict[str, Any] = getattr(context.command, "commands", {})
+    return {
+        name: {
+            each.name: settings[_NAMES.get(each.name, each.name)]
+            for each in command.params
+            if each.name and _NAMES.get(each.name, each.name) in settings
+        }
+        for name, command in commands.items()
+    }
 
 
 def show_devices(

@@ -43,9 +43,10 @@ DEFAULT_THRESHOLD = "5%"
 BaselinesOption = Annotated[
     Path, typer.Option("--baselines", metavar="DIR", file_okay=False, help="Where calibrations are kept.")
 ]
-DEFAULT_BASELINES = Path("profiles/benchmarks")
+#: Where pytest-benchmark keeps runs, unless the user says otherwise.
+DEFAULT_BASELINES = Path(".benchmarks")
 #: The command that measures speedups, unless the user says otherwise.
-DEFAULT_COMMAND = "python -m pytest tests/benchmarks"
+DEFAULT_COMMAND = "python -m pytest --benchmark-only"
 
 
 def number(given: object) -> float:

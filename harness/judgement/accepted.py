@@ -38,13 +38,16 @@ def known_acceptances(accept: Any) -> tuple[Acceptance, ...]:
 
 
 def accepted(
-    findings: Sequence[Finding], acceptances: Sequence[Acceptance]
+    findings: Sequence[Finding], acceptances: Sequence[Acceptance], standing: Sequence[Acceptance] = ()
 ) -> tuple[tuple[Finding, ...], tuple[str, ...]]:
-    """The findings, those that are accepted as warnings; and the acceptances that no finding needs any more."""
+    """The findings, those that are accepted as warnings; and the acceptances that no finding needs any more.
+
+    ``standing`` acceptances are needed elsewhere, if not here.
+    """
     needed: set[Acceptance] = set()
     found = []
     for finding in findings:
-        entry = next((each for each in acceptances if _covers(each[0], finding)), None)
+        entry = next((each for each in (*acceptances, *standing) if _covers(each[0], finding)), None)
         if entry is not None:
             needed.add(entry)
             message = f"accepted ({entry[1]}): {finding.message}"

@@ -30,11 +30,15 @@ if TYPE_CHECKING:
 def conclude(
     examination: Examination,
     acceptances: Sequence[Acceptance] = (),
+    standing: Sequence[Acceptance] = (),
     proof: Proof | None = None,
     *,
     required: bool = False,
 ) -> Verification:
-    """FAIL with a failing finding; else UNKNOWN if something, or everything, could not be judged; else PASS."""
+    """FAIL with a failing finding; else UNKNOWN if something, or everything, could not be judged; else PASS.
+
+    ``standing`` are acceptances of the whole project, which need not occur in each verification.
+    """
     judged = examination.judged
     traces = examination.traces.values()
     # A program that computes nothing, such as a reshape, is proven by the ops that move data in a scope.
@@ -50,12 +54,12 @@ def conclude(
         devices=tuple(sorted({str(op.device) for op in ops})),
     )
     explained, undecided = explain(
-        examination.questions, refutations(proof), lambda finding: accepts(finding, acceptances)
+        examination.questions, refutations(proof), lambda finding: accepts(finding, (*acceptances, *standing))
     )
     # Of a reference whose runs differ, all else that could not be judged may be a consequence.
     judged.undecided[:] = undecided or judged.undecided
     known = [*explained, *merged(judged.findings)]
-    findings, outdated = accepted(_without_idle_devices(known, examination), acceptances)
+    findings, outdated = accepted(_without_idle_devices(known, examination), acceptances, standing)
     verdict = Verdict.PASS
     own = hasattr(examination.reference, "is_first_device_run")
     single = f"its own run on {examination.devices[0].parsed.short}" if own else "the single-device run"

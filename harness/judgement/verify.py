@@ -11,6 +11,7 @@ from typing import Any, ParamSpec
 
 import numpy as np
 
+from harness import session
 from harness.devices.device import Device, Devices
 from harness.devices.name import DeviceName
 from harness.devices.runtime import current
@@ -180,7 +181,7 @@ def verify(
                 progress("proving")
                 proof = proof_of(examination, any_batch=bool(prove))
             progress("looking for causes")
-            return conclude(examination, acceptances, proof, required=prove == "required")
+            return conclude(examination, acceptances, session.accept, proof, required=prove == "required")
 
         with Progress() as progress:
             verification = judged(programs, chosen, progress)

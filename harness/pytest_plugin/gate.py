@@ -173,6 +173,7 @@ class _Gate:
             return
         self._looked = True
         from harness.devices.fingerprint import fingerprint
+        from harness.devices.project import project_of
         from harness.errors import InvalidCalibration
         from harness.speed.calibration import DEFAULT_FOLDER, load_calibration
         from harness.speed.comparable import machine_key
@@ -189,7 +190,9 @@ class _Gate:
                 files = self._saved("*/")[-1:]
             if self.rules is not None:
                 self._read(files)
-        folder = storage.path if self.by_machine else self.config.rootpath / DEFAULT_FOLDER
+        project = project_of(self.config.rootpath)
+        given = project.settings.get("baselines") if project is not None else None
+        folder = storage.path if self.by_machine else Path(given or self.config.rootpath / DEFAULT_FOLDER)
         try:
             self.calibration = load_calibration(folder, self.fingerprint)
         except InvalidCalibration as error:

@@ -24,6 +24,7 @@ from harness.pytest_plugin.watch import Watch
 
 if TYPE_CHECKING:
     from harness.devices.device import Devices
+    from harness.devices.project import Project
     from harness.report.session import SessionTotals
 
 OPTION_DEVICES = "--harness-devices"
@@ -87,7 +88,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         OPTION_DEVICES,
         metavar="SPEC",
         help=f"devices for this session: a device spec such as cpu:4, gpu or auto (default: ${ENVIRONMENT_DEVICES}, "
-        f"else the ini key {INI_DEVICES}, else {DEFAULT_DEVICES})",
+        f"else the ini key {INI_DEVICES}, else devices in [tool.harness] of pyproject.toml, else {DEFAULT_DEVICES})",
     )
     group.addoption(
         OPTION_REQUIRE,
@@ -117,7 +118,9 @@ def pytest_configure(config: pytest.Config) -> None:
     """Register the marker, and refuse a spec or a profile that is not valid before anything runs."""
     for line in (_MARKER_HELP, *memory.MARKER_HELP):
         config.addinivalue_line("markers", line)
-    spec, origin = _requested(config)
+    project = _project(config)
+    library_session.accept = project.accept if project is not None else ()
+    spec, origin = _requested(config, project)
     state = config.stash[_STATE] = _State(spec, origin)
     library_session.observers.append(state.watch.observe)
     library_session.devices = None if origin == "default" else spec
@@ -156,9 +159,25 @@ def pytest_unconfigure(config: pytest.Config) -> None:
     if state is not None and state.watch.observe in library_session.observers:
         library_session.observers.remove(state.watch.observe)
         library_session.devices = library_session.root = None
+        library_session.accept = ()
 
 
-def _requested(config: pytest.Config) -> tuple[str, str]:
+def _project(config: pytest.Config) -> Project | None:
+    from harness.devices.project import project_of
+    from harness.errors import UsageError
+
+    try:
+        project = project_of(config.rootpath)
+        if project is not None and project.accept:
+            from harness.judgement.accepted import known_acceptances
+
+            known_acceptances(project.accept)
+    except UsageError as error:
+        raise pytest.UsageError(str(error)) from error
+    return project
+
+
+def _requested(config: pytest.Config, project: Project | None) -> tuple[str, str]:
     """The spec, and where it comes from."""
     if (given := config.getoption(OPTION_DEVICES)) is not None:
         return str(given), OPTION_DEVICES
@@ -169,6 +188,8 @@ def _requested(config: pytest.Config) -> tuple[str, str]:
         if given.endswith(".toml") and not given.startswith("@"):
             given = str(folder / given)
         return given, f"ini key {INI_DEVICES}"
+    if project is not None and "devices" in project.settings:
+        return project.settings["devices"], f"tool.harness in {project.file.name}"
     return DEFAULT_DEVICES, "default"
 
 

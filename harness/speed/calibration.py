@@ -31,7 +31,7 @@ FEWEST_RUNS = 4
 #: Share of the comparisons in which the smallest loss is found.
 POWER = 0.9
 #: The folder of baselines and calibrations of a project, relative to where it is run.
-DEFAULT_FOLDER = Path("profiles/benchmarks")
+DEFAULT_FOLDER = Path(".benchmarks")
 CALIBRATION_FILE = "calibration.json"
 
 

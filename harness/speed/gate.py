@@ -74,8 +74,8 @@ class Judged:
 class Judgement:
     """All benchmarks, and the overall verdict.
 
-    FAIL: a loss. WARN: all were compared, and none precisely enough to tell. UNKNOWN: not comparable, nothing to compare,
-    or a loss that was measured only once.
+    FAIL: a loss. WARN: all were compared, and none precisely enough to tell. UNKNOWN: not comparable, nothing to
+    compare, or a loss that was measured only once.
     """
 
     verdict: Verdict

@@ -190,7 +190,7 @@ def test_two_revisions_are_judged_and_their_work_trees_are_gone(measuring: Path)
 def test_a_calibration_is_made_kept_and_used(measuring: Path) -> None:
     done = run(measuring, "calibrate", "--runs", "5", "--command", _command(1.9, measuring), planted=False)
     assert done.returncode == ExitCode.SUCCESS, done.stderr
-    [kept] = (measuring / "profiles" / "benchmarks").glob("*/calibration.json")
+    [kept] = (measuring / ".benchmarks").glob("*/calibration.json")
     assert json.loads(kept.read_text())["runs"] == 5
     assert list(measuring.glob("temporary/harness-*")) == []
     line = next(line for line in done.stdout.splitlines() if line.startswith("on this machine: 0 false alarms in 20"))
@@ -245,3 +245,16 @@ def test_ended_by_sigterm_it_leaves_no_process(tmp_path: Path) -> None:
         process.communicate(timeout=600)
     assert process.returncode == 143
     assert wait_until(lambda: is_gone(int(pid.read_text())))
+
+
+def test_the_settings_of_the_project_are_the_defaults(tmp_path: Path) -> None:
+    write(tmp_path / "base.json", {"one": record(1.9)})
+    write(tmp_path / "new.json", {"one": record(1.9, seed=2)})
+    settings = tmp_path / "pyproject.toml"
+    settings.write_text('[tool.harness]\nthreshold = "40%"\nlevel = "deep"\n')
+    assert "accepted loss: 40.0%" in _compare(tmp_path, "base.json", "new.json").stdout
+    assert "accepted loss: 7.0%" in _compare(tmp_path, "base.json", "new.json", "--threshold", "7%").stdout
+    settings.write_text('[tool.harness]\ntreshold = "40%"\n')
+    done = _compare(tmp_path, "base.json", "new.json")
+    assert (done.returncode, done.stdout) == (ExitCode.USAGE, "")
+    assert "(did you mean 'threshold'?)" in done.stderr

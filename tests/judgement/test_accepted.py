@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from harness import Devices, Verdict, make_parallel, verify
+from harness import Devices, Verdict, make_parallel, session, verify
 from harness.errors import UsageError
 
 _WEIGHTS = np.random.default_rng(0).normal(size=(3, 4)).astype(np.float32)
@@ -73,6 +73,17 @@ def test_what_is_accepted_and_no_longer_found_is_reported(devices: Devices) -> N
     assert found.verdict is Verdict.WARN
     assert f"no longer found; remove from accept: H202 ({REASON})" in found.reason
     assert verify(right, dense, {"x": X}, devices=devices, variables=[weights()]).verdict is Verdict.PASS
+
+
+def test_what_the_project_accepts_need_not_occur_in_each_verification(
+    devices: Devices, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(session, "accept", (("H202", REASON),))
+    options: dict[str, Any] = {"devices": devices, "variables": [weights()], "modes": ["graph"]}
+    found = verify(functools.partial(by_hand, devices), dense, {"x": X}, **options)
+    assert found.verdict is Verdict.WARN
+    assert f"accepted ({REASON})" in found.findings[0].message
+    assert verify(make_parallel(dense, devices), dense, {"x": X}, **options).verdict is Verdict.PASS
 
 
 @pytest.mark.parametrize("accept", ["H202", [("H202",)], [("H202", "")], [("H999", "why")], ["H202"]])

@@ -1,4 +1,4 @@
-"""``--harness-devices``, ``HARNESS_DEVICES`` and the ini key ``harness_devices``."""
+"""``--harness-devices``, ``HARNESS_DEVICES``, the ini key ``harness_devices``, and the settings of the project."""
 
 from __future__ import annotations
 
@@ -251,3 +251,32 @@ def test_a_test_that_uses_tensorflow_by_itself_does_not_spoil_the_devices_of_a_l
     )
     inner_pytest("--harness-devices=cpu:2").assert_outcomes(passed=2)
     inner_pytest("--harness-devices=cpu:2", "-k", "alone").assert_outcomes(passed=1, deselected=1)
+
+
+def test_the_settings_of_the_project_come_last_and_hold_what_it_accepts(
+    pytester: pytest.Pytester, inner_pytest: Session
+) -> None:
+    pytester.makepyprojecttoml(
+        """
+        [tool.harness]
+        devices = "cpu:2"
+        [[tool.harness.accept]]
+        finding = "H202"
+        reason = "the tower may wait"
+        """
+    )
+    pytester.makepyfile(
+        _TEST
+        + """
+    def test_accepted():
+        from harness import session
+        assert session.accept == (("H202", "the tower may wait"),)
+        """
+    )
+    result = inner_pytest("-s")
+    result.assert_outcomes(passed=2)
+    result.stdout.fnmatch_lines(["harness: devices cpu:2 (tool.harness in pyproject.toml)", "*there: 2 x logical-cpu*"])
+    pytester.makepyprojecttoml("[tool.harness]\ndevice = 'cpu:2'\n")
+    refused = inner_pytest()
+    assert refused.ret == pytest.ExitCode.USAGE_ERROR
+    refused.stderr.fnmatch_lines(["*tool.harness.device = 'cpu:2'; accepted: only the keys devices*"])
