@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from harness.devices.project import Project
     from harness.report.session import SessionTotals
 
+OPTION_MODES = "--harness-modes"
 OPTION_DEVICES = "--harness-devices"
 OPTION_REQUIRE = "--harness-require"
 OPTION_SHRINK = "--harness-shrink"
@@ -42,6 +43,8 @@ _MARKER_HELP = (
 )
 #: All our fixtures use this one, so it shows that a test uses one of ours, even if a project overrides ``devices``.
 _FIXTURE = "_harness_devices"
+#: The fixture that has the mode of a test that runs once for each.
+_MODE = "_harness_mode"
 #: The attribute of a test report that carries the test's use of devices, from xdist's workers too.
 _REPORT = "harness"
 #: Both names under which this module can come in: as the entry point, and with ``-p`` or ``pytest_plugins``.
@@ -71,6 +74,8 @@ class _State:
 
 
 _STATE = pytest.StashKey[_State]()
+#: The modes that are tests of their own.
+_MODES = pytest.StashKey[list[str]]()
 
 
 def pytest_plugin_registered(plugin: object, manager: pytest.PytestPluginManager) -> None:
@@ -111,6 +116,12 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     annotate.add_options(group)
     speed.add_options(group)
     gate.add_options(group)
+    group.addoption(
+        OPTION_MODES,
+        metavar="MODES",
+        help="give a test that uses the fixture `verify` an id for each of these modes, such as eager,graph, so that "
+        "--lf and known failures can name them",
+    )
     parser.addini(INI_DEVICES, f"devices for this session, as for {OPTION_DEVICES}", default="")
 
 
@@ -118,6 +129,8 @@ def pytest_configure(config: pytest.Config) -> None:
     """Register the marker, and refuse a spec or a profile that is not valid before anything runs."""
     for line in (_MARKER_HELP, *memory.MARKER_HELP):
         config.addinivalue_line("markers", line)
+    if (modes := config.getoption(OPTION_MODES)) is not None:
+        config.stash[_MODES] = _known_modes(modes)
     project = _project(config)
     library_session.accept = project.accept if project is not None else ()
     spec, origin = _requested(config, project)
@@ -310,8 +323,29 @@ def pytest_runtest_teardown(item: pytest.Item) -> Generator[None, Any, Any]:
     return result
 
 
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    """Give each mode of a verification an id of its own, if that is asked for."""
+    modes = metafunc.config.stash.get(_MODES, None)
+    if modes is not None and "verify" in metafunc.fixturenames:
+        metafunc.parametrize(_MODE, modes, indirect=True, scope="session")
+
+
+def _known_modes(text: str) -> list[str]:
+    from harness.judgement.runs import MODES
+
+    given = [mode.strip() for mode in text.split(",")]
+    if not set(given) <= set(MODES) or len(set(given)) < len(given):
+        raise pytest.UsageError(f"{OPTION_MODES}={text}; accepted: one or more of {','.join(MODES)}")
+    return given
+
+
 @pytest.fixture(scope="session")
-def verify(_harness_devices: Devices, pytestconfig: pytest.Config) -> Callable[..., Any]:
+def _harness_mode(request: pytest.FixtureRequest) -> str | None:
+    return getattr(request, "param", None)
+
+
+@pytest.fixture(scope="session")
+def verify(_harness_devices: Devices, _harness_mode: str | None, pytestconfig: pytest.Config) -> Callable[..., Any]:
     """Verify on the devices of this session, unless ``devices=`` is given; raise unless the verification passes.
 
     With ``check=False`` return the :class:`harness.Verification` whatever its verdict.
@@ -326,6 +360,10 @@ def verify(_harness_devices: Devices, pytestconfig: pytest.Config) -> Callable[.
         __tracebackhide__ = True
         chosen = {"shrink": pytestconfig.getoption(OPTION_SHRINK), "save": pytestconfig.getoption(OPTION_SAVE)}
         kwargs = {**{name: value for name, value in chosen.items() if value}, **kwargs}
+        if (mode := _harness_mode) is not None:
+            if mode not in kwargs.get("modes", (mode,)):
+                pytest.skip(f"this verification does not run in the mode {mode}")
+            kwargs["modes"] = [mode]
         return (library_assert if check else library_verify)(*args, devices=devices, **kwargs)
 
     return verify_here

@@ -80,6 +80,35 @@ def test_verify_has_the_devices_and_what_it_exercised_is_told(
     result.stdout.fnmatch_lines(["2 verifications: 2 programs, 6 values on 2 devices"])
 
 
+def test_each_mode_has_an_id_of_its_own_if_that_is_asked_for(pytester: pytest.Pytester, inner_pytest: Session) -> None:
+    pytester.makeconftest(_STAND_INS)
+    pytester.makepyfile(
+        """
+        def test_a(verify):
+            print("a", verify(None, None, {}).options)
+
+        def test_b(verify):
+            print("b", verify(None, None, {}, modes=["graph"]).options)
+
+        def test_plain():
+            pass
+        """
+    )
+    result = inner_pytest("--harness-devices=cpu:2", "--harness-modes=eager,graph", "-s", "-v", "-rs")
+    result.assert_outcomes(passed=4, skipped=1)
+    for line in (
+        "::test_a[eager] a {'modes': ['eager']}",
+        "::test_a[graph] a {'modes': ['graph']}",
+        "::test_b[graph] b {'modes': ['graph']}",
+        "::test_plain PASSED",
+        "this verification does not run in the mode eager",
+    ):
+        assert line in result.stdout.str()
+    wrong = pytester.runpytest_subprocess("-p", "harness.pytest_plugin.plugin", "--harness-modes=eager,compiled")
+    assert wrong.ret == pytest.ExitCode.USAGE_ERROR
+    wrong.stderr.fnmatch_lines(["*--harness-modes=eager,compiled; accepted: one or more of eager,graph,dynamic"])
+
+
 def test_the_devices_are_the_same_object_in_the_whole_session(pytester: pytest.Pytester, inner_pytest: Session) -> None:
     for name in ("test_one", "test_two"):
         pytester.makepyfile(
