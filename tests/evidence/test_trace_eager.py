@@ -9,7 +9,7 @@ import pytest
 import tensorflow as tf
 from sample_programs import by_name, facts, kind, on, over_two, place, rows, taped, variable, where
 
-from harness import DeviceName, Trace, trace
+from harness import DeviceName, EvidenceError, Trace, trace
 
 pytestmark = pytest.mark.devices(min=4, kind=["logical-cpu", "gpu"])
 
@@ -153,6 +153,24 @@ def test_the_tape_makes_its_ones_and_sums_as_a_part_of_the_backward_pass() -> No
 def test_nothing_that_ran_is_an_empty_trace() -> None:
     found = trace(lambda: 3)
     assert (found.ops, tuple(found.transfers), found.outputs) == ((), (), 3)
+
+
+def test_a_block_is_recorded_as_a_function_is() -> None:
+    x = rows()
+
+    def work() -> Any:
+        with on(1):
+            return tf.tanh(x * 2.0)
+
+    with trace() as block:
+        with pytest.raises(EvidenceError, match="has not ended"):
+            _ = block.trace
+        work()
+    assert facts(block.trace) == facts(trace(work))
+    with pytest.raises(ValueError, match="mine"), trace() as failed:
+        raise ValueError("mine")
+    with pytest.raises(EvidenceError, match="or it raised"):
+        _ = failed.trace
 
 
 def test_arguments_and_keywords_are_handed_on() -> None:
