@@ -218,5 +218,5 @@ def test_a_trace_within_a_function_within_a_trace_or_of_nothing_is_refused() -> 
     with pytest.raises(EvidenceError, match=r"inside a tf\.function"):
         tf.function(lambda: trace(lambda: None), autograph=False)()
     with pytest.raises(EvidenceError, match="3 is not callable"):
-        trace(3)  # type: ignore[arg-type]
+        trace(3)  # type: ignore[call-overload]
     assert where(trace(tf.tanh, rows()), "Tanh") == ["CPU:0"]

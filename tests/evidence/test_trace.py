@@ -234,4 +234,4 @@ def test_tracing_within_a_trace_or_a_graph_or_nothing_callable_is_refused(device
     with pytest.raises(EvidenceError, match=r"inside a tf\.function"):
         tf.function(lambda: trace(lambda: None), autograph=False)()
     with pytest.raises(EvidenceError, match="is not callable"):
-        trace(3)  # type: ignore[arg-type]
+        trace(3)  # type: ignore[call-overload]

@@ -47,8 +47,8 @@ GROUND_FLOOR = (
 )
 #: Thin fronts: each may import every room; nothing imports them, not even each other.
 FRONTS = ("cli", "pytest_plugin")
-#: Modules outside of all rooms that start a front.
-STARTS = {"__main__": "cli"}
+#: Modules outside of all rooms that start a front, or say what its users get.
+STARTS = {"__main__": "cli", "fixtures": "pytest_plugin"}
 
 #: The parts of TensorFlow that are not private. Everything else below ``tensorflow`` is.
 _PUBLIC_TENSORFLOW = ("tensorflow.keras",)
