@@ -42,6 +42,20 @@ class Lost:
 
 
 @dataclass(frozen=True, slots=True)
+class Undefined(Lost):
+    """What a branch that is not taken hands to its gradient: nobody reads it, so it may be anything."""
+
+
+@dataclass(frozen=True, slots=True)
+class Chosen(Lost):
+    """One of two values, by a condition; only within a branch with that condition it is known which."""
+
+    condition: Any
+    then: Any
+    otherwise: Any
+
+
+@dataclass(frozen=True, slots=True)
 class Boxed:
     """Values that a branch hands to its gradient."""
 

@@ -9,7 +9,7 @@ from typing import Any
 
 from harness._tensorflow import graph_of_function
 from harness.proof.bodies import body_of, run_kernel
-from harness.proof.evaluation import Elementwise, Evaluation, Lost, Ref, Rule
+from harness.proof.evaluation import Chosen, Elementwise, Evaluation, Lost, Ref, Rule, Undefined
 from harness.proof.inference import variable_shape
 from harness.proof.loops import run_while
 from harness.proof.rules.sizes_of import depends_on_rows, of_sizes
@@ -109,6 +109,8 @@ class Run(Evaluation):
 
     def _op(self, op: Any, args: list[Any], env: dict[str, Any]) -> Any:
         rule = TABLE.get(op.type) or _CONTROL.get(op.type)
+        if op.type in ("FakeParam", "OptionalNone"):
+            return [Undefined("what a branch that is not taken hands on")]
         if op.type == "Placeholder" or op.name in self.placeholders:
             return self._placeholder(op, env)
         types = {arg.dtype for arg in args if isinstance(arg, Poly)}
@@ -184,10 +186,11 @@ def _if(run: Run, op: Any, condition: Poly, *args: Any) -> list[Any]:
         raise Unprovable("a condition that is no scalar of type bool")
     before = dict(run.state)
     branches = []
-    for name in _BY_NAME:
+    for name, taken in _BY_NAME.items():
         run.state.clear()
         run.state.update(before)
-        branches.append((run.graph(body_of(op, name), args), dict(run.state)))
+        known = [_within(arg, condition, taken) for arg in args]
+        branches.append((run.graph(body_of(op, name), known), dict(run.state)))
     (first, one), (second, other) = branches
     run.state.clear()
     changed: dict[Ref, Any] = {}
@@ -198,14 +201,31 @@ def _if(run: Run, op: Any, condition: Poly, *args: Any) -> list[Any]:
     return [_chosen(run, condition, a, b) for a, b in zip(first, second, strict=True)]
 
 
+def _within(arg: Any, condition: Poly, taken: bool) -> Any:
+    """An argument of a branch that is taken if the condition is ``taken``."""
+    if isinstance(arg, Chosen) and arg.condition is condition:
+        return arg.then if taken else arg.otherwise
+    return arg
+
+
 def _chosen(run: Run, condition: Poly, one: Any, other: Any) -> Any:
-    if one is other:
+    if one is other or isinstance(other, Undefined):
+        return one
+    if isinstance(one, Undefined):
+        return other
+    if isinstance(one, Ref) and one == other:
         return one
     if not isinstance(one, Poly) or not isinstance(other, Poly):
-        return next((each for each in (one, other) if isinstance(each, Lost)), Lost("a branch chooses a variable"))
+        lost = next((each for each in (one, other) if isinstance(each, Lost)), None)
+        return lost or Chosen("a branch chooses a variable", condition, one, other)
     if one.shape != other.shape or one.dtype != other.dtype:
-        return Lost("branches with results of two shapes")
-    return run.alg.elementwise("SelectV2", (), [condition, one, other], one.dtype, Form(total=True))
+        return Chosen("branches with results of two shapes", condition, one, other)
+    if one.dtype not in FLOATS:
+        return run.alg.elementwise("SelectV2", (), [condition, one, other], one.dtype, Form(total=True))
+    # With m as 1 or 0: m one + (1 - m) other, in which parts of either join.
+    number = run.alg.elementwise("Taken", (), [condition], one.dtype, Form(total=True))
+    rest = run.alg.add(run.alg.number(1, (), one.dtype), number, -1)
+    return run.alg.add(run.alg.mul(number, one), run.alg.mul(rest, other))
 
 
 def _case(run: Run, op: Any, index: Poly, *args: Any) -> list[Any]:

@@ -90,6 +90,25 @@ same("turns of a loop over rows", lambda x, w, e: _turns(x, w, e), 3, 4)
 same("a loop that ends by a value", lambda x, w, e: _until(x, e), 2.0, 4.0)
 same("an accumulator of a loop", lambda x, w, e: _summed(x, e), 0.0, 1.0)
 same("a branch by the rows", lambda x, w, e: tf.cond(tf.reduce_sum(x) > e, lambda: x, lambda: -x), 0.0, 1.0)
+same("branches in the other order", lambda x, w, e: _either(tf.reduce_sum(x) > 0, x @ w, tf.tanh(x @ w), e), 0, 1)
+same("a factor in one branch", lambda x, w, e: _either(tf.reduce_sum(x) > 0, x @ w, e * (x @ w), 0), 1.0, 2.0)
+same(
+    "branches by two conditions",
+    lambda x, w, e: _either(x[0, 0] > 0, x, w, 0) * _either(x[0, e] > 0, x, w, 0),
+    0,
+    1,
+    shape=(5, 5),
+)
+miss(
+    "nothing times a logarithm in a branch",
+    lambda x, w: tf.cond(tf.reduce_sum(x) > 0, lambda: x, lambda: x + 0.0 * tf.math.log(x)),
+    lambda x, w: x,
+)
+miss(
+    "a gradient of the other branch",
+    lambda x, w: tf.stop_gradient(_either(x[0, 0] > 0, x @ w, tf.tanh(x @ w), 0) - x @ w) + x @ w,
+    lambda x, w: _either(x[0, 0] > 0, x @ w, tf.tanh(x @ w), 0),
+)
 same(
     "a case",
     lambda x, w, e: tf.switch_case(tf.argmax(x[0], output_type=tf.int32), [lambda i=i: x * (i + e) for i in range(5)]),
@@ -334,6 +353,11 @@ def _until(x: Any, most: float) -> Any:
 def _summed(x: Any, start: float) -> Any:
     zero = tf.fill([5], start)
     return tf.while_loop(lambda t, s: t < 8, lambda t, s: (t + 1, s + x[t]), [0, zero])[1]
+
+
+def _either(condition: Any, one: Any, other: Any, swapped: int) -> Any:
+    branches = [lambda: one, lambda: other]
+    return tf.cond(condition, *(branches[::-1] if swapped else branches))
 
 
 def _times(x: Any, factor: float) -> Any:

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 import tensorflow as tf
-from proof_pairs import PAIRS, Pair, array, pair, sharded, variable
+from proof_pairs import PAIRS, Pair, array, pair, sharded, summed, variable
 
 from harness.parallel.data import make_parallel
 from harness.parallel.ensemble import ensemble
@@ -251,6 +251,27 @@ def a_branch_on_a_variable(devices: Any) -> Pair:
         return tf.cond(step > 3, lambda: x * 2.0, lambda: x + 1.0)
 
     return Pair(sharded(model, devices), model, {"x": array(8, 5)})
+
+
+@pair
+def gradients_through_a_branch(devices: Any) -> Pair:
+    w, b, flag = variable(5, 3), variable(3, seed=1, name="b"), tf.Variable(1.0, name="flag")
+
+    def model(x: Any) -> Any:
+        return tf.cond(flag > 0, lambda: tf.tanh(x @ w) * b, lambda: tf.nn.relu(x @ w) + b)
+
+    return Pair(sharded(model, devices), model, {"x": array(8, 5)}, [w, b], True)
+
+
+@pair
+def a_loss_of_one_of_two_kinds(devices: Any) -> Pair:
+    w, flag = variable(5, 3), tf.Variable(1.0, name="flag")
+
+    def loss(x: Any) -> Any:
+        y = x @ w
+        return tf.cond(flag > 0, lambda: tf.reduce_sum(y * y), lambda: tf.reduce_sum(tf.abs(y)) / 2.0)
+
+    return Pair(summed(loss, devices), loss, {"x": array(8, 5)}, [w], True)
 
 
 @pair

@@ -35,6 +35,8 @@ _SMALL = [
     "integers",
     "a_custom_gradient",
     "a_branch_on_a_variable",
+    "gradients_through_a_branch",
+    "a_loss_of_one_of_two_kinds",
     "expert_choice_by_mask",
     "ring_of_partial_sums",
     "rows_and_columns",
