@@ -84,6 +84,10 @@ class Account:
         """Whether an op depends on an argument of the program, or on its data."""
         return op.name in self._given
 
+    def leads_to(self, op: Op) -> set[str]:
+        """The ops that read what an op makes, whether first or later."""
+        return self._behind(lambda each: each is op) - {op.name}
+
     @cached_property
     def _given(self) -> set[str]:
         return self._behind(lambda op: op.role == "data" or self._reads_argument(op))
@@ -202,7 +206,7 @@ class Account:
         weighty = {family[op.name] for op in self.work if op.name in family and has_weights(op)} - {SEVERAL}
         return self.provenance.followed({each: part for each, part in parts.items() if part in weighty})
 
-    def _has_own_weights(self, op: Op) -> bool:
+    def has_own_weights(self, op: Op) -> bool:
         """Whether an op works with weights that no argument leads to: a product of two results has none."""
         given = [name in self._given or "argument[" in name for name, _ in self.provenance.sources[op.name]]
         if op.type in LOOKUPS | SLICES:
@@ -245,7 +249,7 @@ class Account:
         with_weights: set[tuple[DeviceName, str]] = set()
         for op in self.work:
             place, kind = self.places[op.name], self._joins.get(op.name, _OWN)
-            weights = has_weights(op) if kind == _OWN else self._has_own_weights(op)
+            weights = has_weights(op) if kind == _OWN else self.has_own_weights(op)
             if kind == _TOWERS and weights:
                 kind = _OWN  # a layer on what the towers made
             done[place][kind] += self.weight(op) / even

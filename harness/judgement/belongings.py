@@ -8,7 +8,7 @@ the arithmetic between its gradient and its update.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from functools import cached_property
 from math import prod
 
@@ -194,8 +194,32 @@ class Belongings:
             if op.requested is None or op.device not in self.devices:
                 continue  # the caller's, in no scope, or in one of the host
             gradients = self._gradients_of(op)
+            if op.name not in self.account.optimizer and self._own_reads(op, targets) != {home}:
+                continue
             if (not gradients or home in gradients) and any(self._is_owned(variable, home) for variable in updated):
                 yield Misplaced(op, home, UPDATE_AWAY)
+
+    def _own_reads(self, op: Op, targets: Mapping[str, set[int]]) -> set[DeviceName | None]:
+        """Where the variables are that an op of an update works with, but those that several devices' updates read."""
+        found: set[DeviceName | None] = set()
+        for each in reached([op], self._makers):
+            for read in self.wiring.before(each):
+                variables = self.variables.get(read.name, ()) if read.role == "variable" else ()
+                users = {name for variable in variables for name in self._read_by[variable]}
+                updated = {self.homes.get(each) for name in users for each in targets.get(name, ())}
+                if len(updated) == 1:
+                    found.update(map(self.homes.get, variables))
+        return found
+
+    @cached_property
+    def _read_by(self) -> dict[int, set[str]]:
+        """The names of the ops that read each variable's value first."""
+        readers: dict[int, set[str]] = defaultdict(set)
+        for op in self.wiring.ops:
+            if op.role == "variable":
+                for variable in self.variables.get(op.name, ()):
+                    readers[variable].update(reader.name for reader in self.wiring.readers(op))
+        return readers
 
     def _is_owned(self, variable: int, home: DeviceName) -> bool:
         """Whether a variable, or the one that it is a slot of, is computed with on its device alone."""
@@ -227,5 +251,10 @@ class Belongings:
             yield from found
 
     def _makers(self, op: Op) -> list[Op]:
-        """What an op of an optimizer reads that is the optimizer's too."""
-        return [each for each in self.wiring.before(op) if each.name in self.account.optimizer]
+        """What an op of an update reads that is the update's too: of an optimizer's, or of variables alone."""
+        return [
+            each
+            for each in self.wiring.before(op)
+            if each.name in self.account.optimizer
+            or (each.name in self._leads_to_updates and each.role == "forward" and not self.account.depends(each))
+        ]

@@ -12,8 +12,9 @@ from harness.devices.device import Devices
 from harness.devices.name import DeviceName
 from harness.evidence.op import Op
 from harness.evidence.trace import Trace
-from harness.judgement.arithmetic import CALLS, JOINS, SPLITS, computes, on_device
-from harness.judgement.provenance import Provenance
+from harness.judgement.accounting import Account
+from harness.judgement.arithmetic import CALLS, JOINS, SPLITS, computes
+from harness.judgement.provenance import SEVERAL, SLICES, Cut, Provenance
 from harness.judgement.shards import Shards
 from harness.judgement.strays import Misplaced
 from harness.judgement.wiring import IDENTITIES, Wiring
@@ -23,15 +24,21 @@ _JOINED = (
     "after the loop over the devices"
 )
 _SPLIT = "a batch for several devices is split inside the scope of one of them; split it on the host"
+_WHOLE = (
+    "most of the work is layers that ran on the whole batch outside of the device scopes, though each shard reads what "
+    "they make; run them on each shard in its scope"
+)
+#: The share of a program's work from which on layers outside of the scopes are a finding.
+_MOST = 0.5
 
 
 def judge_shards(wiring: Wiring, devices: Devices, trace: Trace) -> Iterator[Misplaced]:
     """What is out of place, each op once."""
     provenance = Provenance(wiring)
     found = [
-        (cut.whole, Shards(cut, provenance, devices, trace))
-        for cut in provenance.cuts()
-        if len({(op.device if on_device(op) else op.requested) or op.requested for op in cut.ops} - {None}) > 1
+        (shards.whole, shards)
+        for shards in (Shards(cut, provenance, devices, trace) for cut in provenance.cuts())
+        if shards.are_on_several or shards.are_an_unscoped_model
     ]
     # What a device cuts its own result into is for the others, as in a ring. It is judged as work on its shard.
     judged = [
@@ -53,6 +60,46 @@ def judge_shards(wiring: Wiring, devices: Devices, trace: Trace) -> Iterator[Mis
                 seen.add(misplaced.op.name)
                 yield misplaced
     yield from _splits_in_a_tower(provenance, devices)
+
+
+def judge_branches(account: Account, devices: Devices) -> Iterator[Misplaced]:
+    """What one of several branches does on the device of another one, where most branches do it on their own.
+
+    Branches do the same with weights of their own: members of an ensemble, experts, parts of a table.
+    """
+    provenance = account.provenance
+    for family in account.branches:
+        ops = {name: account.wiring.by_name[name] for name, part in family.items() if part != SEVERAL}
+        parts: dict[tuple[str, int | None], int] = {(name, None): family[name] for name in ops}
+        shards = Shards(Cut(None, parts, family, [*ops.values()]), provenance, devices, account.trace, dealt=False)
+        if shards.are_on_several:
+            odd = shards.odd_ones()
+            yield from (each for each in shards.misplaced() if each.op.name in odd)
+
+
+def judge_wholes(account: Account, devices: Devices) -> Iterator[Misplaced]:
+    """The layers that work on a whole batch in no scope, on a device with a shard of its own, if they are most work.
+
+    Each shard reads their results, as those of a teacher. What may stand before the scopes prepares the rows.
+    """
+    cuts = [cut for cut in account.cuts if cut.whole is not None]
+    parts = {name for cut in cuts for name in cut.family}
+    shared = {name for cut in cuts for name, part in cut.family.items() if part != SEVERAL}
+    places = {account.places[op.name] for op in account.work if op.name in shared}
+    whole = [
+        op
+        for op in account.work
+        if op.name not in parts and op.requested is None and op.type not in SLICES and account.depends(op)
+    ]
+    whole = [op for op in whole if any(name in parts for name in account.leads_to(op))]
+    total = sum(map(account.weight, account.work))
+    own = {device.parsed for device in devices}
+    ran = {account.places[op.name] for op in whole}
+    if len(own) < 2 or not ran <= own <= places or not any(map(account.has_own_weights, whole)):
+        return
+    share = sum(map(account.weight, whole)) / total
+    if share >= _MOST:
+        yield from (Misplaced(op, other, _WHOLE, None) for op in whole for other in sorted(own - ran)[:1])
 
 
 def _joins_in_a_tower(shards: Shards) -> Iterator[Misplaced]:

@@ -26,7 +26,7 @@ from harness.judgement.arithmetic import (
 )
 from harness.judgement.belongings import SLOT_AWAY, Belongings
 from harness.judgement.diagnosis.wording import listed
-from harness.judgement.out_of_place import judge_shards
+from harness.judgement.out_of_place import judge_branches, judge_shards, judge_wholes
 from harness.judgement.outside import judge_outside, judge_python
 from harness.judgement.provenance import SLICES, Provenance
 from harness.judgement.strays import Misplaced, first_of, lines, named, stray
@@ -68,6 +68,10 @@ def judge_placement(
     if on_host and len(devices) > 1:
         belongings = Belongings(account, devices)
         known = {each.op.name for each in misplaced}
+        branches = [*judge_branches(account, devices), *judge_wholes(account, devices)]
+        branches = [each for each in branches if each.op.name not in known]
+        misplaced += [each for each in branches if each.op.device != each.expected]
+        known |= {each.op.name for each in branches}
         own = (*belongings.misplaced_updates(), *belongings.misplaced_copies())
         misplaced += [each for each in own if each.op.name not in known]
         away = [each for each in belongings.misplaced_variables() if not (slots_named and each.cause == SLOT_AWAY)]

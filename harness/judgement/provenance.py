@@ -9,7 +9,7 @@ is a join. A backward op works on what its forward op works on. Shapes are no da
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Set
 from typing import Any, NamedTuple
 
 from harness.evidence.op import Op
@@ -24,6 +24,8 @@ Family = Mapping[str, int]
 _SHAPES = frozenset({"Rank", "Shape", "ShapeN", "Size"})
 #: Ops that cut parts out of a tensor, one each.
 SLICES = frozenset({"Gather", "GatherNd", "GatherV2", "Slice", "StridedSlice"})
+#: Which of its two operands gives such an op its rows: the other one is what they are multiplied with or looked up in.
+ROW_OPERANDS = {"BatchMatMulV2": 0, "GatherNd": 1, "GatherV2": 1, "MatMul": 0}
 _VIEWS = frozenset({"Cast", "EnsureShape", "ExpandDims", "Identity", "Reshape", "Squeeze", "StopGradient", "Transpose"})
 _CUTS = SPLITS | {"DynamicPartition"}
 #: An output of an op by its number; ``None`` for all of them.
@@ -81,15 +83,21 @@ class Provenance:
     def _whole(self, kind: str, key: Any) -> str | None:
         """The tensor that the parts of a family were cut from, where it is one: the op or argument that made it."""
         if kind == "split":
-            op = self.wiring.by_name[key]
-            # Split alone reads the axis before the tensor.
-            sources = self.sources[key]
-            return self.base(*sources[-1 if op.type == "Split" else 0])[0] if sources else None
+            whole = self._split(self.wiring.by_name[key[0]])
+            return whole[0] if whole else None
         return key[0] if kind == "slice" else None
+
+    def _split(self, op: Op) -> tuple[str, int] | None:
+        """The tensor that a split cuts."""
+        # Split alone reads the axis before the tensor.
+        sources = self.sources[op.name]
+        return self.base(*sources[-1 if op.type == "Split" else 0]) if sources else None
 
     def _cuts(self) -> dict[tuple[str, Any], dict[_Part, int]]:
         """All parts that were cut from one tensor, numbered."""
         groups: dict[tuple[str, Any], dict[_Part, int]] = defaultdict(dict)
+        # Two splits of one tensor into as many parts, as in each layer of a graph network, make the same parts.
+        firsts: dict[tuple[object, ...], str] = {}
         for name in self._readers:
             if name.startswith("argument["):
                 # Parts of one batch are alike in all but the number of their rows.
@@ -98,7 +106,9 @@ class Provenance:
         for op in self.wiring.ops:
             if op.type in _CUTS:
                 ports = sorted({port for _, port in self._readers[op.name]})
-                groups["split", op.name].update({(op.name, port): port for port in ports})
+                whole = self._split(op)
+                first = op.name if whole is None else firsts.setdefault((op.type, len(op.dtypes), whole), op.name)
+                groups["split", (first,)].update({(op.name, port): port for port in ports})
             elif op.type in SLICES and self.sources[op.name] and op.role == "forward":
                 base = self.base(*self.sources[op.name][0])
                 maker = self.wiring.by_name.get(base[0])
@@ -120,6 +130,34 @@ class Provenance:
 
     def followed(self, parts: Mapping[_Part, int]) -> Family:
         """What works on each of these parts, or on several of them."""
+        apart: set[tuple[str, str]] = set()
+        while True:
+            found = self._followed(parts, apart)
+            new = set(self._compared(parts, found)) - apart
+            if not new:
+                return found
+            apart |= new
+
+    def _compared(self, parts: Mapping[_Part, int], found: Family) -> Iterator[tuple[str, str]]:
+        """The ops whose rows are those of one part, and what they compare them with or look them up in: several parts.
+
+        As a shard's queries and all keys, or a shard's edges and the nodes.
+        """
+        for name in found:
+            op = self.wiring.by_name[name]
+            at = ROW_OPERANDS.get(op.type)
+            sources = self.sources[name]
+            if at is None or len(sources) < 2 or op.role == "gradient":
+                continue
+            rows, other = (
+                parts.get(source, parts.get((source[0], None), found.get(source[0])))
+                for source in (sources[at], sources[1 - at])
+            )
+            if rows not in (None, SEVERAL) and other == SEVERAL:
+                yield sources[1 - at][0], name
+
+    def _followed(self, parts: Mapping[_Part, int], apart: Set[tuple[str, str]]) -> dict[str, int]:
+        """The same, where some ops are not followed to some of their readers."""
         found: dict[str, int] = {}
         waiting: list[tuple[Op, int]] = []
         for (name, port), part in parts.items():
@@ -132,6 +170,7 @@ class Provenance:
             part = part if known in (None, part) else SEVERAL
             if part != known:
                 found[op.name] = part
-                waiting += [(reader, part) for reader, _ in self._readers.get(op.name, ())]
+                readers = self._readers.get(op.name, ())
+                waiting += [(reader, part) for reader, _ in readers if (op.name, reader.name) not in apart]
                 waiting += [(backward, part) for backward in self._backward.get(op.name, ())]
         return found

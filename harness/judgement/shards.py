@@ -42,10 +42,13 @@ LOOKUP_MESSAGE = (
 class Shards:
     """The parts of one family, and where the work on each of them was done."""
 
-    def __init__(self, cut: Cut, provenance: Provenance, devices: Devices, trace: Trace) -> None:
-        self.parts, self.family = cut.parts, cut.family
+    def __init__(self, cut: Cut, provenance: Provenance, devices: Devices, trace: Trace, *, dealt: bool = True) -> None:
+        self.parts, self.family, self.whole = cut.parts, cut.family, cut.whole
+        #: Other families, each part of which is always used with one part of this one: their part by this one's.
+        self.companions: list[tuple[Shards, Mapping[int, int]]] = []
         self.provenance = provenance
         self.wiring = provenance.wiring
+        self.are_dealt = dealt
         self.order = [device.parsed for device in devices]
         self.devices = set(self.order)
         self.host = DeviceName.parse(devices.host)
@@ -168,7 +171,7 @@ class Shards:
                 free = unscoped or (on_host and op.type not in LOOKUPS)
                 away[part, device, free].append(op)
         for (part, _, free), ops in away.items():
-            share = sum(map(self._weight, ops)) / sum(self._weight(op) for op in self.worked if self.part(op) == part)
+            share = sum(map(self._weight, ops)) / sum(map(self._weight, self._worked_with(part)))
             # What stands before a scope may prepare the rows; what works with weights is a model.
             model = any(op.requested is None and has_weights(op) and not self._updates(op) for op in ops)
             if share >= (_MOST if free and not model else _SHARE):
@@ -222,6 +225,16 @@ class Shards:
                     steps[shape, time][part] = op
         return steps
 
+    def odd_ones(self) -> set[str]:
+        """The ops that are not at home, where most parts do the same at home, and on at least two devices."""
+        found: set[str] = set()
+        for step in self._steps.values():
+            places = {part: self.place(op) for part, op in step.items()}
+            at_home = [place for part, place in places.items() if place in self.homes.get(part, ())]
+            if len(set(at_home)) > 1 and len(at_home) > len(step) / 2:
+                found.update(op.name for part, op in step.items() if places[part] not in self.homes.get(part, ()))
+        return found
+
     def is_home_of(self, op: Op) -> bool:
         """Whether an op is on a device that works on no other part than that of the op."""
         place, part = self.place(op), self.family.get(op.name, SEVERAL)
@@ -232,18 +245,60 @@ class Shards:
 
         As the rows of a batch and what a teacher is to make of them: work on either belongs on the device of both.
         """
-        met = {
-            (part, other.family[name])
-            for name, part in self.family.items()
-            if part != SEVERAL and other.family.get(name, SEVERAL) != SEVERAL
-        }
-        mine, theirs = {part for part, _ in met}, {part for _, part in met}
-        if self is other or not len(met) == len(mine) == len(theirs) > 1 or not theirs <= set(other.homes):
+        met = self._met(other)
+        mine, theirs = set(met), set(met.values())
+        if self is other or not len(mine) == len(theirs) > 1:
+            return
+        if (other, met) not in self.companions:
+            self.companions.append((other, met))
+        if not theirs <= set(other.homes):
             return
         alone = all(len(set(other.homes[part])) == 1 for part in theirs)
         apart = len(set[DeviceName]().union(*(other.homes[part] for part in theirs))) == len(theirs)
         if alone and apart and len(set[DeviceName]().union(*self.homes.values())) < 2:
-            self.homes = {part: set(other.homes[their]) for part, their in met}
+            self.homes = {part: set(other.homes[their]) for part, their in met.items()}
+
+    def _met(self, other: Shards) -> dict[int, int]:
+        """The only part of another family that each part of this one meets; empty if one meets several.
+
+        Of two arguments whose parts meet only where all are joined, such as images and their captions, the parts that
+        have the same number.
+        """
+        pairs = {
+            (part, other.family[name])
+            for name, part in self.family.items()
+            if part != SEVERAL and other.family.get(name, SEVERAL) != SEVERAL
+        }
+        mine, theirs = sorted(set(self.parts.values())), sorted(set(other.parts.values()))
+        if not pairs and mine == theirs and self.are_an_unscoped_model and other._is_argument:
+            return dict(zip(mine, theirs, strict=True))
+        met = dict(pairs)
+        return met if len(met) == len(pairs) else {}
+
+    @cached_property
+    def _is_argument(self) -> bool:
+        """Whether these are the parts of one argument of the program."""
+        return self.whole is not None and self.whole.startswith("argument[")
+
+    @property
+    def are_on_several(self) -> bool:
+        """Whether work on single parts is done on several devices, or asked for there."""
+        ops = (self.wiring.by_name[name] for name, part in self.family.items() if part != SEVERAL)
+        return len({(op.device if on_device(op) else op.requested) or op.requested for op in ops} - {None}) > 1
+
+    @cached_property
+    def are_an_unscoped_model(self) -> bool:
+        """Whether these are parts of an argument, and layers of a model work on them in no scope."""
+        return (
+            self._is_argument and all(op.requested is None for op in self.worked) and any(map(has_weights, self.worked))
+        )
+
+    def _worked_with(self, part: int) -> Iterator[Op]:
+        """The work on a part, and on the parts of other families that are always used with it, each op once."""
+        own = {op.name: op for op in self.worked if self.part(op) == part}
+        for other, met in self.companions:
+            own |= {op.name: op for op in other.worked if other.part(op) == met.get(part, SEVERAL)}
+        return iter(own.values())
 
     def is_within(self, other: Shards) -> bool:
         """Whether all of these parts were cut from one part of another family."""
@@ -290,7 +345,7 @@ class Shards:
         for part, found in places.items():
             fewest = min(len(labels[device]) for device in found)
             homes[part] = {device for device in found if len(labels[device]) == fewest}
-        return self._dealt(homes)
+        return self._dealt(homes) if self.are_dealt else homes
 
     def _dealt(self, homes: dict[int, set[DeviceName]]) -> dict[int, set[DeviceName]]:
         """The homes; where all parts but one are dealt out in the order of the devices, so is that one.

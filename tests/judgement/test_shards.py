@@ -11,6 +11,7 @@ import clean_rings
 import clean_shards
 import misplaced_models
 import misplaced_programs
+import misplaced_steps
 import pytest
 import tensorflow as tf
 import visiting_parts
@@ -24,7 +25,7 @@ pytestmark = pytest.mark.devices(min=4)
 #: An error in the scope of a GPU: Python functions, and the loop that computes a Jacobian.
 NO_GPU_KERNEL = pytest.mark.devices(kind="logical-cpu")
 PLAIN_PYTHON = ("numpy_function", "numpy_function_with_texts")
-PAIRS = {**misplaced_programs.PAIRS, **misplaced_models.PAIRS, **visiting_parts.PAIRS}
+PAIRS = {**misplaced_programs.PAIRS, **misplaced_models.PAIRS, **visiting_parts.PAIRS, **misplaced_steps.PAIRS}
 
 
 def _on_cpus_alone(value: Any, *alone: object) -> Any:
@@ -59,7 +60,13 @@ def test_work_on_another_shards_device_is_found_and_the_clean_twin_passes(name: 
     "make",
     [
         _on_cpus_alone(make, clean_shards.jacobian_of_each_row)
-        for make in (*clean_joins.CLEAN, *clean_rings.CLEAN, *clean_shards.CLEAN, *clean_models.CLEAN)
+        for make in (
+            *clean_joins.CLEAN,
+            *clean_rings.CLEAN,
+            *clean_shards.CLEAN,
+            *clean_models.CLEAN,
+            *misplaced_steps.CLEAN,
+        )
     ],
 )
 def test_a_right_program_passes(make: Callable[[harness.Devices], Program], devices: harness.Devices) -> None:
