@@ -6,7 +6,8 @@ each scope, of the parts so far, and all but the last are thrown away.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections import defaultdict
+from collections.abc import Iterator, Set
 
 from harness.devices.device import Devices
 from harness.devices.name import DeviceName
@@ -82,24 +83,30 @@ def judge_wholes(account: Account, devices: Devices) -> Iterator[Misplaced]:
 
     Each shard reads their results, as those of a teacher. What may stand before the scopes prepares the rows.
     """
-    cuts = [cut for cut in account.cuts if cut.whole is not None]
-    parts = {name for cut in cuts for name in cut.family}
-    shared = {name for cut in cuts for name, part in cut.family.items() if part != SEVERAL}
-    places = {account.places[op.name] for op in account.work if op.name in shared}
+    own = {device.parsed for device in devices}
+    parts = {name for cut in account.cuts if _is_shared_out(cut, account, own) for name in cut.family}
     whole = [
         op
         for op in account.work
         if op.name not in parts and op.requested is None and op.type not in SLICES and account.depends(op)
     ]
     whole = [op for op in whole if any(name in parts for name in account.leads_to(op))]
-    total = sum(map(account.weight, account.work))
-    own = {device.parsed for device in devices}
     ran = {account.places[op.name] for op in whole}
-    if len(own) < 2 or not ran <= own <= places or not any(map(account.has_own_weights, whole)):
+    if not ran <= own or not any(map(account.has_own_weights, whole)):
         return
-    share = sum(map(account.weight, whole)) / total
-    if share >= _MOST:
+    share = sum(map(account.weight, whole)) / sum(map(account.weight, account.work))
+    if len(own) > 1 and share >= _MOST:
         yield from (Misplaced(op, other, _WHOLE, None) for op in whole for other in sorted(own - ran)[:1])
+
+
+def _is_shared_out(cut: Cut, account: Account, devices: Set[DeviceName]) -> bool:
+    """Whether each part of one tensor has one device alone, and each device a part."""
+    places: dict[int, set[DeviceName]] = defaultdict(set)
+    for op in account.work:
+        if cut.family.get(op.name, SEVERAL) != SEVERAL:
+            places[cut.family[op.name]].add(account.places[op.name])
+    apart = all(len(each) == 1 for each in places.values())
+    return cut.whole is not None and apart and set[DeviceName]().union(*places.values()) == devices
 
 
 def _joins_in_a_tower(shards: Shards) -> Iterator[Misplaced]:

@@ -120,10 +120,12 @@ def _handed_back(account: Account, meant: Set[DeviceName]) -> list[Op]:
     trace, wiring = account.trace, account.wiring
     readers = [op for op in wiring.ops if op.role == "forward" and trace.constants.get(op.name)]
     scopes = {op.requested for op in readers} & meant
-    shapes = [shape for op in readers for shape in trace.constants[op.name]]
-    if len(scopes) < 2 and not (len(shapes) > 1 and all(op.type in JOINS for op in readers)):
+    constants = [constant for op in readers for constant in trace.constants[op.name]]
+    joined = len(constants) > 1 and all(op.type in JOINS for op in readers)
+    # What every device reads alike, such as a window or a mask, is not made of the shards.
+    if (len(scopes) < 2 and not joined) or len(set(constants)) < max(len(scopes), 2):
         return []
-    rows = {shape[0] for shape in shapes if shape}
+    rows = {shape[0] for shape, _ in constants if shape}
     order = {op.name: number for number, op in enumerate(wiring.ops)}
     last = {scope: max(order[op.name] for op in readers if op.requested in (scope, None)) for scope in scopes or {None}}
     left: dict[DeviceName | None, set[int | None]] = defaultdict(set)

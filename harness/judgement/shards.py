@@ -261,16 +261,14 @@ class Shards:
     def _met(self, other: Shards) -> dict[int, int]:
         """The only part of another family that each part of this one meets; empty if one meets several.
 
-        Of two arguments whose parts meet only where all are joined, such as images and their captions, the parts that
-        have the same number.
+        Of two arguments whose parts meet only where all of this one are joined, such as captions and their images, the
+        parts that have the same number.
         """
-        pairs = {
-            (part, other.family[name])
-            for name, part in self.family.items()
-            if part != SEVERAL and other.family.get(name, SEVERAL) != SEVERAL
-        }
+        both = [(self.family[name], other.family[name]) for name in self.family.keys() & other.family.keys()]
+        pairs = {(part, their) for part, their in both if SEVERAL not in (part, their)}
         mine, theirs = sorted(set(self.parts.values())), sorted(set(other.parts.values()))
-        if not pairs and mine == theirs and self.are_an_unscoped_model and other._is_argument:
+        joined = any(part == SEVERAL != their for part, their in both)
+        if not pairs and joined and mine == theirs and self.are_an_unscoped_model and other._is_argument:
             return dict(zip(mine, theirs, strict=True))
         met = dict(pairs)
         return met if len(met) == len(pairs) else {}

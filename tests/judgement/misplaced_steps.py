@@ -271,4 +271,28 @@ def weights_pulled_to_a_server(devices: Devices) -> Program:
     return Program(parallel, lambda x: program(x, [None] * 4), {"x": sample(8, 8)})
 
 
-CLEAN: tuple[Callable[[Devices], Program], ...] = (numbers_of_each_shard_in_no_scope, weights_pulled_to_a_server)
+def another_batch_in_chunks(devices: Devices) -> Program:
+    """As many chunks as shards, which no shard has anything to do with."""
+    import tensorflow as tf
+
+    weights = _variable(None, 8, 4, seed=1)
+
+    def parallel(x: Any, other: Any) -> Any:
+        results = []
+        for device, rows in zip(devices, tf.split(x, 4), strict=True):
+            with tf.device(device.name):
+                results.append(tf.matmul(rows, weights))
+        squares = [tf.reduce_sum(tf.matmul(rows, weights) ** 2) for rows in tf.split(other, 4)]
+        return tf.concat(results, 0), tf.add_n(squares)
+
+    def reference(x: Any, other: Any) -> Any:
+        return tf.matmul(x, weights), tf.reduce_sum(tf.matmul(other, weights) ** 2)
+
+    return Program(parallel, reference, {"x": sample(8, 8), "other": sample(8, 8, seed=1)})
+
+
+CLEAN: tuple[Callable[[Devices], Program], ...] = (
+    numbers_of_each_shard_in_no_scope,
+    weights_pulled_to_a_server,
+    another_batch_in_chunks,
+)

@@ -169,6 +169,19 @@ def test_what_python_gets_and_hands_back_to_several_devices_is_found(python: str
     assert clean.verdict is Verdict.PASS, clean
 
 
+def test_a_window_of_numpy_beside_an_argument_that_is_not_read_is_no_work_of_python(devices: harness.Devices) -> None:
+    def program(x: Any, teacher: Any, spread: bool = True) -> Any:
+        results = []
+        for device, rows in zip(devices[:2], tf.split(x, 2), strict=True):
+            with tf.device(device.name if spread else devices[0].name):
+                results.append(tf.tanh(rows * tf.constant(np.hanning(6)[1:5], tf.float32)))
+        return tf.concat(results, 0)
+
+    inputs = {"x": sample(8, 4), "teacher": sample(8, 5)}
+    found = _verify(program, lambda x, teacher: program(x, teacher, spread=False), inputs, devices, "eager")
+    assert found.verdict is Verdict.PASS, found
+
+
 @pytest.mark.parametrize("wrong", [True, False])
 def test_a_momentum_belongs_beside_its_weights_and_a_bias_may_be_on_the_host(
     wrong: bool, devices: harness.Devices
