@@ -112,8 +112,10 @@ def test_what_a_stage_fetches_to_a_device_that_is_no_part_of_the_pipeline_is_fou
 
 
 @pytest.mark.cases("/device:CPU:0")
-# Beside GPUs, TensorFlow takes the gradient of what the host prepares on GPU:0.
-@pytest.mark.parametrize("scope", [None, pytest.param(_HOST, marks=pytest.mark.devices(min=4, kind="logical-cpu"))])
+# Beside GPUs, TensorFlow runs on GPU:0 what is in no scope, and the gradient of what the host prepares.
+@pytest.mark.parametrize(
+    "scope", [pytest.param(scope, marks=pytest.mark.devices(min=4, kind="logical-cpu")) for scope in (None, _HOST)]
+)
 def test_arguments_may_be_prepared_on_a_device_that_is_no_part_of_the_pipeline(
     scope: str | None, devices: harness.Devices
 ) -> None:
