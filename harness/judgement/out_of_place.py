@@ -15,6 +15,7 @@ from harness.evidence.op import Op
 from harness.evidence.trace import Trace
 from harness.judgement.accounting import Account
 from harness.judgement.arithmetic import CALLS, JOINS, SPLITS, computes
+from harness.judgement.companions import are_an_unscoped_model, live_with
 from harness.judgement.provenance import SEVERAL, SLICES, Cut, Provenance
 from harness.judgement.shards import Shards
 from harness.judgement.strays import Misplaced
@@ -39,7 +40,7 @@ def judge_shards(wiring: Wiring, devices: Devices, trace: Trace) -> Iterator[Mis
     found = [
         (shards.whole, shards)
         for shards in (Shards(cut, provenance, devices, trace) for cut in provenance.cuts())
-        if shards.are_on_several or shards.are_an_unscoped_model
+        if shards.are_on_several or are_an_unscoped_model(shards)
     ]
     # What a device cuts its own result into is for the others, as in a ring. It is judged as work on its shard.
     judged = [
@@ -52,7 +53,7 @@ def judge_shards(wiring: Wiring, devices: Devices, trace: Trace) -> Iterator[Mis
     judged = [each for each in judged if not spread.intersection(name for name, _ in each.parts)]
     for shards in judged:
         for other in judged:
-            shards.live_with(other)
+            live_with(shards, other)
     for shards in judged:
         others = [other for other in judged if other is not shards and not other.is_within(shards)]
         for misplaced in (*shards.misplaced(), *shards.misplaced_updates(), *_joins_in_a_tower(shards)):
@@ -72,7 +73,8 @@ def judge_branches(account: Account, devices: Devices) -> Iterator[Misplaced]:
     for family in account.branches:
         ops = {name: account.wiring.by_name[name] for name, part in family.items() if part != SEVERAL}
         parts: dict[tuple[str, int | None], int] = {(name, None): family[name] for name in ops}
-        shards = Shards(Cut(None, parts, family, [*ops.values()]), provenance, devices, account.trace, dealt=False)
+        shards = Shards(Cut(None, parts, family, [*ops.values()]), provenance, devices, account.trace)
+        shards.are_dealt = False
         if shards.are_on_several:
             odd = shards.odd_ones()
             yield from (each for each in shards.misplaced() if each.op.name in odd)

@@ -42,13 +42,14 @@ LOOKUP_MESSAGE = (
 class Shards:
     """The parts of one family, and where the work on each of them was done."""
 
-    def __init__(self, cut: Cut, provenance: Provenance, devices: Devices, trace: Trace, *, dealt: bool = True) -> None:
+    def __init__(self, cut: Cut, provenance: Provenance, devices: Devices, trace: Trace) -> None:
         self.parts, self.family, self.whole = cut.parts, cut.family, cut.whole
         #: Other families, each part of which is always used with one part of this one: their part by this one's.
         self.companions: list[tuple[Shards, Mapping[int, int]]] = []
         self.provenance = provenance
         self.wiring = provenance.wiring
-        self.are_dealt = dealt
+        #: Whether parts are expected on the devices in their order; branches are placed one by one.
+        self.are_dealt = True
         self.order = [device.parsed for device in devices]
         self.devices = set(self.order)
         self.host = DeviceName.parse(devices.host)
@@ -240,56 +241,11 @@ class Shards:
         place, part = self.place(op), self.family.get(op.name, SEVERAL)
         return place is not None and place in self.homes.get(part, ()) and self._labels[place] == {part}
 
-    def live_with(self, other: Shards) -> None:
-        """Take over the homes of another family where each part of this one is always used with one part of that.
-
-        As the rows of a batch and what a teacher is to make of them: work on either belongs on the device of both.
-        """
-        met = self._met(other)
-        mine, theirs = set(met), set(met.values())
-        if self is other or not len(mine) == len(theirs) > 1:
-            return
-        if (other, met) not in self.companions:
-            self.companions.append((other, met))
-        if not theirs <= set(other.homes):
-            return
-        alone = all(len(set(other.homes[part])) == 1 for part in theirs)
-        apart = len(set[DeviceName]().union(*(other.homes[part] for part in theirs))) == len(theirs)
-        if alone and apart and len(set[DeviceName]().union(*self.homes.values())) < 2:
-            self.homes = {part: set(other.homes[their]) for part, their in met.items()}
-
-    def _met(self, other: Shards) -> dict[int, int]:
-        """The only part of another family that each part of this one meets; empty if one meets several.
-
-        Of two arguments whose parts meet only where all of this one are joined, such as captions and their images, the
-        parts that have the same number.
-        """
-        both = [(self.family[name], other.family[name]) for name in self.family.keys() & other.family.keys()]
-        pairs = {(part, their) for part, their in both if SEVERAL not in (part, their)}
-        mine, theirs = sorted(set(self.parts.values())), sorted(set(other.parts.values()))
-        joined = any(part == SEVERAL != their for part, their in both)
-        if not pairs and joined and mine == theirs and self.are_an_unscoped_model and other._is_argument:
-            return dict(zip(mine, theirs, strict=True))
-        met = dict(pairs)
-        return met if len(met) == len(pairs) else {}
-
-    @cached_property
-    def _is_argument(self) -> bool:
-        """Whether these are the parts of one argument of the program."""
-        return self.whole is not None and self.whole.startswith("argument[")
-
     @property
     def are_on_several(self) -> bool:
         """Whether work on single parts is done on several devices, or asked for there."""
         ops = (self.wiring.by_name[name] for name, part in self.family.items() if part != SEVERAL)
         return len({(op.device if on_device(op) else op.requested) or op.requested for op in ops} - {None}) > 1
-
-    @cached_property
-    def are_an_unscoped_model(self) -> bool:
-        """Whether these are parts of an argument, and layers of a model work on them in no scope."""
-        return (
-            self._is_argument and all(op.requested is None for op in self.worked) and any(map(has_weights, self.worked))
-        )
 
     def _worked_with(self, part: int) -> Iterator[Op]:
         """The work on a part, and on the parts of other families that are always used with it, each op once."""
