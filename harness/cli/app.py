@@ -12,6 +12,7 @@ import typer
 
 from harness import __version__
 from harness.cli import (
+    advise,
     burnin,
     calibrate,
     check,
@@ -211,6 +212,7 @@ _COMMANDS: tuple[tuple[str, Callable[..., None], str], ...] = (
     ("devices", show_devices, "Show the devices and profiles of this machine."),
     ("list", list_checks, "List the checks."),
     ("check", check.check_script, "Check the step of a script with towers, and what would mend it."),
+    ("advise", advise.advise, "Try the ways to run a program on several devices, and recommend one."),
     ("trace", trace_function, "Show where the ops of a function run."),
     ("profile", profile.profile_function, "Show where a function spends its time."),
     ("profile-machine", profile_machine.profile_machine, "Measure the rates that this machine's devices reach."),

@@ -21,6 +21,7 @@ ROOMS = (
     "distribute",
     "hardware",
     "speed",
+    "advice",
     "script",
     "strategies",
     "faults",
@@ -56,7 +57,7 @@ _DOOR = "_tensorflow"
 #: Package and the one place that may import it.
 _ONE_PLACE = {"pytest": "pytest_plugin", "_pytest": "pytest_plugin", "hypothesis": "strategies", "typer": "cli"}
 #: Files that write programs for users, which import the package as users do.
-_WRITES_SCRIPTS = ("strategies/script.py",)
+_WRITES_SCRIPTS = ("strategies/script.py", "advice/script.py")
 
 
 def violations(root: Path) -> list[str]:

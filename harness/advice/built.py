@@ -1,0 +1,76 @@
+"""What ``build`` returns: a Keras model or a function, and an example batch."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from harness.errors import InvalidTarget
+from harness.lazy import tf
+from harness.plural import plural
+from harness.runner.target import Target
+
+ACCEPTED = "where FUNCTION() returns (model, x, y), (fn, inputs) or (fn, inputs, variables)"
+
+
+@dataclass(frozen=True)
+class Built:
+    """What ``build`` returned: a ``model`` with ``x`` and ``y``, or ``fn`` with its inputs and variables."""
+
+    model: Any = None
+    x: Any = None
+    y: Any = None
+    fn: Any = None
+    inputs: tuple[Any, ...] = ()
+    variables: tuple[Any, ...] = ()
+
+
+def load(target: Target) -> Built:
+    """Call the function. Raise InvalidTarget if it returns something else; what it raises passes through."""
+    made: object = target.load(accepted=ACCEPTED)()
+    if not isinstance(made, (tuple, list)) or len(made) not in (2, 3) or not callable(made[0]):
+        raise InvalidTarget(str(target), f"returned {_described(made)}", ACCEPTED)
+    first, *rest = made
+    if isinstance(first, tf.keras.Model):
+        if len(rest) != 2:
+            raise InvalidTarget(str(target), "returned a model without y", ACCEPTED)
+        built = Built(model=first, x=rest[0], y=rest[1])
+        named = [("x", built.x), *([] if built.y is None else [("y", built.y)])]
+    else:
+        inputs, variables = rest[0], tuple(rest[1]) if len(rest) == 2 else ()
+        if not isinstance(inputs, (tuple, list)):
+            raise InvalidTarget(str(target), f"inputs is of type {type(inputs).__name__}, not a tuple", ACCEPTED)
+        if others := [each for each in variables if not hasattr(each, "assign")]:
+            kind = type(others[0]).__name__
+            raise InvalidTarget(str(target), f"variables has an object of type {kind}, not a tf.Variable", ACCEPTED)
+        built = Built(fn=first, inputs=tuple(inputs), variables=variables)
+        named = [(f"inputs[{number}]", each) for number, each in enumerate(inputs)]
+    if wrong := _mismatch(named):
+        raise InvalidTarget(str(target), wrong, ACCEPTED)
+    return built
+
+
+def _mismatch(named: Sequence[tuple[str, Any]]) -> str:
+    """Why the arrays are not one batch; empty if they are."""
+    rows = {}
+    for name, value in named:
+        for leaf in tf.nest.flatten(value):
+            shape = getattr(leaf, "shape", None)
+            if shape is None:
+                return f"{name} holds an object of type {type(leaf).__name__}, not an array"
+            rows[name] = int(shape[0]) if len(shape) else None
+    if not rows:
+        return "there are no inputs"
+    if len(set(rows.values())) > 1:
+        counts = ", ".join(f"{name} has {'no' if n is None else n} rows" for name, n in rows.items())
+        return f"the first axis of all arrays must be the batch, but {counts}"
+    count = next(iter(rows.values()))
+    return "" if count else f"the batch has {plural(0 if count is None else count, 'row')}"
+
+
+def _described(made: object) -> str:
+    if isinstance(made, (tuple, list)):
+        kinds = ", ".join(type(each).__name__ for each in made)
+        return f"a {type(made).__name__} of ({kinds})"
+    return f"an object of type {type(made).__name__}"

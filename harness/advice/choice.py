@@ -1,0 +1,81 @@
+"""Chooses among the ways that were timed, and says why and within which limits."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from statistics import median
+
+from harness.advice.record import BASELINE, CPU, Advice, Way
+from harness.plural import plural
+
+
+def with_choice(advice: Advice) -> Advice:
+    """Return the advice with the way to choose, the reason and the limits.
+
+    The time of one device becomes the median of those in all pairs, so that it suits the times of the other ways.
+    """
+    if times := [way.single_ns for way in advice.ways if way.single_ns is not None]:
+        ways = (replace(way, time_ns=median(times)) if way.name == BASELINE else way for way in advice.ways)
+        advice = replace(advice, ways=tuple(ways))
+    baseline = next((way for way in advice.ways if way.name == BASELINE and way.time_ns is not None), None)
+    if baseline is None:
+        return replace(advice, recommendation="No recommendation: one device was not timed.")
+    chosen = choose(advice.ways)
+    if chosen is None:
+        return replace(advice, chosen=BASELINE, recommendation=_stay(advice, baseline), limits=_limits(advice))
+    return replace(advice, chosen=chosen.name, recommendation=_use(chosen), limits=_limits(advice))
+
+
+def choose(ways: Sequence[Way]) -> Way | None:
+    """The way to recommend; ``None``: stay on one device.
+
+    A way counts as faster only if its whole interval is above 1. Among those that may be the fastest, as far as their
+    intervals say, it is the one with the fewest lines to change.
+    """
+    faster = [way for way in ways if way.is_right and way.speedup is not None and way.speedup.lower > 1.0]
+    if not faster:
+        return None
+    best = max(way.speedup.value for way in faster if way.speedup is not None)
+    limit = max(way.speedup.lower for way in faster if way.speedup is not None and way.speedup.value == best)
+    rivals = [way for way in faster if way.speedup is not None and way.speedup.upper >= limit]
+    return min(rivals, key=lambda way: (way.lines or 0, -(way.speedup.value if way.speedup is not None else 0.0)))
+
+
+def _use(way: Way) -> str:
+    assert way.speedup is not None
+    low, high = f"{way.speedup.lower:.2f}", f"{way.speedup.upper:.2f}"
+    lines = "" if way.lines is None else f", with {plural(way.lines, 'line')} to change"
+    where = f"Run on the {way.name}" if way.name == CPU else f"Use {way.name} on {_joined(way.devices)}"
+    return (
+        f"{where}: {way.speedup.value:.2f} times as fast as one device ({low} to {high}), and {way.judgement} to "
+        f"compute the same{lines}."
+    )
+
+
+def _stay(advice: Advice, baseline: Way) -> str:
+    device = f"Stay on one device ({_joined(baseline.devices)})"
+    timed = [way for way in advice.ways if way.is_right and way.speedup is not None]
+    if timed:
+        best = max(timed, key=lambda way: way.speedup.value if way.speedup is not None else 0.0)
+        assert best.speedup is not None
+        interval = f"{best.speedup.value:.2f} ({best.speedup.lower:.2f} to {best.speedup.upper:.2f})"
+        return f"{device}: no other way is faster for certain; the best is {best.name} with a speedup of {interval}."
+    why = "no other way was timed" if not advice.complete else "no other way computes the same, or can be compared"
+    return f"{device}: {why}."
+
+
+def _limits(advice: Advice) -> str:
+    rows = "" if advice.rows is None else f" of {plural(advice.rows, 'row')}"
+    here = f"It holds for a batch{rows} on these devices: {advice.label}."
+    if advice.kind == "logical-cpu":
+        return f"{here} They share the cores of this machine, so the times say nothing about GPUs."
+    if advice.kind == "software-gpu":
+        return f"{here} Their times say nothing about real GPUs."
+    if not advice.complete:
+        return f"{here} Not all ways were tried."
+    return here
+
+
+def _joined(names: Sequence[str]) -> str:
+    return ", ".join(names[:-1]) + " and " + names[-1] if len(names) > 1 else "".join(names)

@@ -1,0 +1,125 @@
+"""What ``build`` returned, as a program that can run in several ways."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from harness.advice.built import ACCEPTED, Built
+from harness.advice.script import Facts
+from harness.errors import InvalidTarget
+from harness.judgement.diagnosis.observed import observe
+from harness.lazy import tf
+from harness.runner.target import Target
+
+
+@dataclass(frozen=True)
+class Example:
+    """A program with an example batch. ``parts`` is what ``build`` returned, with the batch that the user asks for.
+
+    ``arrays`` are the arguments of one step: of a model ``x`` and ``y``, of a function its inputs.
+    """
+
+    parts: tuple[Any, ...]
+    model: Any
+    arrays: tuple[Any, ...]
+    variables: tuple[Any, ...]
+    rows: int | None
+
+
+#: Options of Keras layers that draw random numbers; with 0 they draw none.
+_NOISE = ("rate", "dropout", "recurrent_dropout", "stddev")
+#: Words for a step of each kind.
+STEPS = {"training": "a training step", "forward": "a forward pass", "function": "a call of the function"}
+
+
+def example_of(built: Built) -> Example:
+    """Take what ``build`` returned."""
+    if built.model is not None:
+        arrays = (built.x, built.y)
+        return Example((built.model, *arrays), built.model, arrays, tuple(built.model.variables), _rows(arrays[:1]))
+    inputs, variables = tuple(built.inputs), tuple(built.variables)
+    return Example((built.fn, inputs, *((variables,) if variables else ())), None, inputs, variables, _rows(inputs))
+
+
+def _rows(arrays: Sequence[Any]) -> int | None:
+    sizes = {int(each.shape[0]) for each in tf.nest.flatten(arrays) if len(getattr(each, "shape", ()))}
+    return sizes.pop() if len(sizes) == 1 else None
+
+
+def facts_of(example: Example, target: Target, spec: str, batch: int | None) -> Facts:
+    """Collect what the scripts need. Raise InvalidTarget for a model that no script here can train."""
+    rows = example.rows if batch is None else batch
+    facts = Facts(target.path, target.function, spec, "function", rows, batch=batch)
+    model = example.model
+    if model is None:
+        return replace(facts, with_variables=bool(example.variables))
+    loss = getattr(model, "loss", None)
+    if not getattr(model, "compiled", False) or loss is None:
+        return replace(facts, step="forward")
+    if wrong := _untrainable(model, loss):
+        raise InvalidTarget(str(target), wrong, ACCEPTED)
+    is_loss = isinstance(loss, tf.keras.losses.Loss)
+    optimizer = model.optimizer
+    return replace(
+        facts,
+        step="training",
+        loss="model.loss.call" if is_loss else "model.loss" if callable(loss) else "keras.losses.get(model.loss)",
+        total="tf.reduce_sum" if getattr(loss, "reduction", None) == "sum" else "tf.reduce_mean",
+        added=bool(model.losses),
+        scaled=hasattr(optimizer, "inner_optimizer") or bool(getattr(optimizer, "loss_scale_factor", None)),
+    )
+
+
+def _untrainable(model: Any, loss: Any) -> str:
+    if type(model).train_step is not tf.keras.Model.train_step:
+        return "the model has a train_step of its own; return (fn, inputs, variables), where fn is the step"
+    if not isinstance(loss, (str, tf.keras.losses.Loss)) and not callable(loss):
+        return (
+            f"the model has several losses ({type(loss).__name__}); return (fn, inputs, variables), where fn is a step"
+        )
+    return ""
+
+
+@contextmanager
+def without_noise(model: Any) -> Iterator[tuple[str, ...]]:
+    """Turn off dropout and noise in the layers of a Keras model; yields the names of the layers."""
+    found = turn_off_noise(model)
+    try:
+        yield tuple(dict.fromkeys(layer.name for layer, _, _ in found))
+    finally:
+        for layer, option, value in found:
+            setattr(layer, option, value)
+
+
+def turn_off_noise(model: Any) -> list[tuple[Any, str, float]]:
+    """Turn off dropout and noise; returns the layers with the name and the value of each option before."""
+    found = [
+        (layer, option, value)
+        for layer in (() if model is None else model._flatten_layers(include_self=False))
+        if getattr(layer, "seed_generator", None) is not None
+        for option in _NOISE
+        if isinstance(value := getattr(layer, option, None), float) and value
+    ]
+    for layer, option, _ in found:
+        setattr(layer, option, 0.0)
+    return found
+
+
+def draws(run: Callable[[], Any]) -> str:
+    """Name what draws other random numbers in each of two runs of a program; empty if nothing does.
+
+    Numbers from a fixed seed are the same in every way to run it.
+    """
+    one, other = (observe(lambda: (run(), None), ())[0] for _ in range(2))
+    if not one.random:
+        return ""
+    same = len(one.drawn) == len(other.drawn) == sum(one.random.values())
+    if same and all(np.array_equal(*pair) for pair in zip(one.drawn, other.drawn, strict=True)):
+        return ""
+    kind, layer, place = next(iter(one.random))
+    return f"layer {layer}" if layer else f"{kind} ({place})" if place else kind

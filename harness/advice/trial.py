@@ -1,0 +1,272 @@
+"""Tries the ways to run a program: each is verified against one device, and then timed against one device."""
+
+from __future__ import annotations
+
+import gc
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field, replace
+from statistics import median
+from typing import Any
+
+import numpy as np
+
+from harness.advice.layers import cut_by_time
+from harness.advice.program import Example, draws, turn_off_noise, without_noise
+from harness.advice.record import BASELINE, CPU, Judgement, Way
+from harness.advice.running import Running, peaks_of, start
+from harness.advice.script import Facts, Script, lines_to_change, mirrored, on_one_device, pipeline
+from harness.devices.device import Devices
+from harness.distribute.one_process import examine
+from harness.distribute.single_device import Experiment
+from harness.distribute.training import Data, Training
+from harness.errors import OutputsDiffer
+from harness.judgement.state import distinct
+from harness.judgement.verification import VALUE_KINDS, Verification
+from harness.judgement.verify import verify
+from harness.records import Verdict
+from harness.runner.users_error import one_line
+from harness.speed.estimate import paired_speedup
+from harness.speed.measure import measure_pairs
+from harness.speed.scaling.processes import time_calls
+
+MIRRORED = "MirroredStrategy"
+#: The relative half-width of a speedup at which timing ends early, and the confidence of its interval.
+_HALF_WIDTH, _CONFIDENCE = 0.02, 0.95
+_MICROBATCHES = 4
+#: Steps under a strategy that are compared with one device.
+_STEPS = 2
+#: Accepted difference between the steps of all weights, relative to their size.
+_STEP_ERROR = 0.02
+
+
+@dataclass
+class Trial:
+    """The program on one device, with which each way is compared.
+
+    ``build`` calls the user's function, each time with the same random seed. ``say`` shows the progress, ``budget_s``
+    are the seconds for timing each way.
+    """
+
+    build: Callable[[], Example]
+    facts: Facts
+    devices: Devices
+    budget_s: float
+    say: Callable[[str], None]
+    #: The layers that draw random numbers in training, which are turned off to compare; and what else draws some.
+    noisy: tuple[str, ...] = ()
+    drawing: str = ""
+    one: Running = field(init=False)
+    _initial: list[tuple[Any, Any]] = field(init=False)
+
+    def start(self) -> Way:
+        """Run and time the program on one device."""
+        self.say(f"{BASELINE}: building and running")
+        self.example = self.build()
+        model = self.example.model
+        self._weights = None if model is None else model.get_weights()
+
+        def first_steps() -> Running:
+            self.one = start(BASELINE, on_one_device(self.facts), self.devices, lambda: self.example.parts)
+            self._initial = [(variable, variable.numpy()) for variable in self._variables()]
+            return self.one.warmed_up()
+
+        memory = peaks_of(first_steps, self.devices)
+        with without_noise(model) as self.noisy:
+            self.drawing = draws(self.one.step)
+        self.reset()
+        times = time_calls(self.one.step, budget_s=self.budget_s / 4)
+        self.reset()
+        code = self.one.script.text
+        where = (self.devices[0].parsed.short,)
+        return Way(BASELINE, where, "baseline", time_ns=float(median(times)), memory=memory, lines=0, code=code)
+
+    def reset(self) -> None:
+        """Give the variables of the program on one device the values that they started with."""
+        for variable, value in self._initial:
+            variable.assign(value)
+
+    def ways(self) -> Iterator[Way]:
+        """Try the ways that apply, one after the other."""
+        if self.devices[0].parsed.kind != "CPU":
+            yield self._tried(CPU, lambda way: self._verified(way, on_one_device(self.facts, host=True)))
+        if len(self.devices) == 1:
+            return
+        yield self._tried("make_parallel", lambda way: self._verified(way, on_one_device(self.facts, parallel=True)))
+        if self.facts.step == "training":
+            yield self._tried(MIRRORED, self._verified_mirrored)
+        if self.facts.step != "function":
+            yield self._tried("pipeline", self._verified_pipeline)
+
+    def _tried(self, name: str, verified: Callable[[Way], tuple[Way, Script]]) -> Way:
+        """Verify a way, and time it if it is right. What it raises is its result."""
+        where = ("CPU:0",) if name == CPU else tuple(each.parsed.short for each in self.devices)
+        way = Way(name, where, "not comparable")
+        if self.drawing:
+            return replace(way, reason=f"the program draws other random numbers in each run: {self.drawing}")
+        try:
+            self.say(f"{name}: verifying against one device")
+            way, script = verified(way)
+            if not way.is_right:
+                return way
+            self.say(f"{name}: {way.judgement}; timing against one device")
+            return self._timed(way, script)
+        except OutputsDiffer as error:
+            return replace(way, judgement="wrong", reason=str(error))
+        except Exception as error:  # noqa: BLE001 - the user's code may raise anything
+            return replace(way, judgement="not comparable", reason=f"raises {one_line(error)}")
+        finally:
+            self.reset()
+            gc.collect()
+
+    def _verified(
+        self, way: Way, script: Script, shared: Script | None = None, devices: Devices | None = None
+    ) -> tuple[Way, Script]:
+        """Compare a script with the one for one device, for the same weights: by a proof, and on the example.
+
+        ``shared`` is the script to compare, where that with weights of its own is another one.
+        """
+        way = replace(way, lines=lines_to_change(script, self.one.script), code=script.text)
+        devices = self.devices if devices is None else devices
+        with without_noise(self.example.model):
+            one, other = (
+                start(name, each, self.devices, lambda: self.example.parts)
+                for name, each in ((BASELINE, self.one.script), (way.name, shared or script))
+            )
+            verification = verify(
+                _by_name(other.names["step"]),
+                _by_name(one.names["step"]),
+                {f"input_{index}": each for index, each in enumerate(self._arguments())},
+                devices=devices[:1] if way.name == CPU else devices,
+                variables=[variable for variable, _ in self._initial],
+                modes=("graph",),
+                prove=True,
+            )
+        self.reset()
+        return self._judged(way, verification), script
+
+    def _judged(self, way: Way, verification: Verification) -> Way:
+        judgement, reason = judge(verification)
+        off = f", with {', '.join(self.noisy)} turned off" if self.noisy else ""
+        return replace(way, judgement=judgement, reason=f"{reason}{off if judgement in ('proved', 'verified') else ''}")
+
+    def _verified_mirrored(self, way: Way) -> tuple[Way, Script]:
+        script = mirrored(self.facts)
+        way = replace(way, lines=lines_to_change(script, self.one.script), code=script.text)
+
+        def training() -> Training:
+            model = self._fresh(noise=False)[0]
+            optimizer = model.optimizer
+            return Training(model, model.loss, type(optimizer).from_config(optimizer.get_config()))
+
+        x, y = self._arguments()
+        experiment = Experiment(training, "build", Data.of((x, y), len(x)), _STEPS, ("custom",))
+        return self._judged(way, examine("mirrored", self.devices, experiment)), script
+
+    def _verified_pipeline(self, way: Way) -> tuple[Way, Script]:
+        self.say("pipeline: timing the layers to find where to cut")
+        training = self.facts.step == "training"
+        value = self._arguments()[0]
+        try:
+            cut = cut_by_time(self.example.model, value, len(self.devices), self.devices[0].name, training=training)
+        except ValueError as error:
+            self.reset()
+            return replace(way, reason=str(error)), self.one.script
+        self.reset()
+        parts = min(_MICROBATCHES, self.facts.rows or 1)
+        devices = self.devices[: len(cut) - 1]
+        way = replace(way, devices=tuple(each.parsed.short for each in devices))
+        script, shared = (pipeline(self.facts, cut, parts, shared=each) for each in (False, True))
+        return self._verified(way, script, shared, devices)
+
+    def _timed(self, way: Way, script: Script) -> Way:
+        """Time a right way against one device, in turn."""
+        if differs := self._differs(way, script):
+            return replace(way, judgement="wrong", reason=differs)
+        memory = peaks_of(lambda: start(way.name, script, self.devices, self._fresh).warmed_up(), self.devices)
+        self.reset()
+        other = start(way.name, script, self.devices, self._fresh)
+        measured = measure_pairs(
+            self.one.step,
+            other.step,
+            devices=self.devices,
+            budget_s=self.budget_s,
+            half_width=_HALF_WIDTH,
+            confidence=_CONFIDENCE,
+            compared=bool(self.noisy),
+        )
+        samples = measured.samples
+        return replace(
+            way,
+            time_ns=float(median(samples.parallel_ns)),
+            single_ns=float(median(samples.single_ns)),
+            speedup=paired_speedup(samples.single_ns, samples.parallel_ns, _CONFIDENCE),
+            memory=() if way.name == CPU else memory,
+        )
+
+    def _differs(self, way: Way, script: Script) -> str:
+        """Say how a step of the script moves the weights otherwise than on one device; empty where it does not.
+
+        What was verified is the way with the weights of the model on one device; this is the script with weights of its
+        own. The steps of all weights are compared together: the optimizer may make large steps of gradients that are
+        nothing but rounding.
+        """
+        if self.facts.step != "training":
+            return ""
+        with without_noise(self.example.model):
+            one = start(BASELINE, self.one.script, self.devices, lambda: self.example.parts).moved_by_a_step()
+        self.reset()
+        other = start(way.name, script, self.devices, lambda: self._fresh(noise=False)).moved_by_a_step()
+        size = float(np.sqrt(sum(np.sum(each**2) for each in one)))
+        error = float(np.sqrt(sum(np.sum((a - b) ** 2) for a, b in zip(one, other, strict=True))))
+        if error <= _STEP_ERROR * size or np.isnan(error):
+            return ""
+        return f"the step of the weights differs from that on one device by {error / size:.1%} of its size"
+
+    def _fresh(self, *, noise: bool = True) -> tuple[Any, ...]:
+        """The program once more, with variables of its own and the same weights."""
+        made = self.build()
+        if made.model is not None:
+            made.model.set_weights(self._weights)
+        if not noise:
+            turn_off_noise(made.model)
+        return made.parts
+
+    def _arguments(self) -> tuple[Any, ...]:
+        """The arguments of a step on one device."""
+        names = self.one.names
+        if self.facts.step == "function":
+            return tuple(names["inputs"])
+        return (names["x"], names["y"]) if self.facts.step == "training" else (names["x"],)
+
+    def _variables(self) -> list[Any]:
+        """The variables of the program on one device."""
+        model = self.example.model
+        if model is not None:
+            optimizer = model.optimizer.variables if self.facts.step == "training" else []
+            return distinct([*model.variables, *optimizer])
+        traced = self.one.names["step"].get_concrete_function(*self._arguments())
+        return distinct([*self.example.variables, *traced.graph.variables])
+
+
+def judge(verification: Verification) -> tuple[Judgement, str]:
+    """What a verification says about the results. Where an op ran is no matter here: time says what it costs."""
+    failed = [finding for finding in verification.findings if finding.severity is Verdict.FAIL]
+    for finding in failed:
+        if finding.kind == "error":
+            return "not comparable", finding.message
+    if any(finding.kind in VALUE_KINDS for finding in failed):
+        return "wrong", verification.reason
+    if verification.verdict is Verdict.UNKNOWN:
+        return "not comparable", verification.reason
+    proof = verification.proof
+    if proof is not None and proof.proved:
+        scope = proof.scope if proof.scope.startswith("every") else f"every input of {proof.scope}"
+        return "proved", f"proved for {scope}"
+    return "verified", verification.reason.partition(". ")[0]
+
+
+def _by_name(step: Callable[..., Any]) -> Callable[..., Any]:
+    def called(**inputs: Any) -> Any:
+        return step(*inputs.values())
+
+    return called

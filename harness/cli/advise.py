@@ -1,0 +1,168 @@
+"""``harness advise``: where should a program run?"""
+
+from __future__ import annotations
+
+import contextlib
+import sys
+import time
+from collections.abc import Generator
+from dataclasses import replace
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from harness.cli.endings import Ended
+from harness.cli.errors import clear_errors, refuse, say
+from harness.cli.options import (
+    DEFAULT_REPORT,
+    DevicesOption,
+    ReportOption,
+    check_report,
+    check_seconds,
+    check_spec,
+    number,
+    whole_number,
+)
+from harness.errors import HarnessError, UsageError
+from harness.extras import require
+
+if TYPE_CHECKING:
+    from harness.advice.record import Advice, Way
+    from harness.runner.job import Job, WorkerFiles
+
+DEFAULT_BUDGET_S = 8.0
+
+
+def advise(
+    target: Annotated[
+        str,
+        typer.Argument(
+            metavar="FILE.py:BUILD",
+            help="BUILD() returns (model, x, y): a Keras model and an example batch; or (fn, inputs) or "
+            "(fn, inputs, variables): a function and the arrays of a batch.",
+        ),
+    ],
+    devices: DevicesOption = "auto",
+    batch: Annotated[
+        int | None,
+        typer.Option("--batch", parser=whole_number, metavar="N", help="Repeat or cut the example batch to N rows."),
+    ] = None,
+    budget: Annotated[
+        float, typer.Option("--budget", parser=number, metavar="S", help="Seconds for timing each way.")
+    ] = DEFAULT_BUDGET_S,
+    as_json: Annotated[
+        bool, typer.Option("--json", help="Print the record as JSON; the progress goes to stderr.")
+    ] = False,
+    report: ReportOption = DEFAULT_REPORT,
+) -> None:
+    """Try the ways to run a program on the devices, and recommend one.
+
+    Tried are one device, the CPU, make_parallel, MirroredStrategy (for a Keras model with a loss) and a pipeline (for a
+    Keras model that is a chain of layers, cut by the measured time of its layers). A step of a compiled model is a
+    training step with its loss and optimizer, of another one a forward pass. Each way is proved or verified against
+    one device before it is timed; a wrong one is reported and left out. The right ones are timed against one device in
+    turn. A way is recommended only if the whole interval of its speedup is above 1.
+
+    BUILD is called again for each way, with the same random seed. Prints a table, the recommendation with its limits,
+    and the script of the recommended way; writes DIR/advice.json, with the scripts of all ways. ^C prints what is known
+    by then.
+    """
+    from pydantic import TypeAdapter
+
+    from harness.advice.built import ACCEPTED
+    from harness.advice.choice import with_choice
+    from harness.advice.record import Advice, Way
+    from harness.report.advice import ADVICE_FILE, print_advice
+    from harness.report.storage import json_text, save_json
+    from harness.report.terminal import print_line, stdout_console
+    from harness.runner.job import Job, WorkerFiles
+    from harness.runner.target import Target
+
+    with clear_errors():
+        require("scipy")
+        check_spec(devices)
+        if batch is not None and batch < 1:
+            raise UsageError(f"--batch {batch}; accepted: 1 or more")
+        check_seconds("--budget", budget)
+        found = Target.parse(target, ACCEPTED)
+        check_report(report)
+        files = WorkerFiles.create(report / "logs", "advise")
+    arguments: dict[str, object] = {
+        "spec": devices,
+        "file": str(found.path),
+        "function": found.function,
+        "batch": batch,
+        "budget_s": budget,
+    }
+    console = stdout_console()
+    began = time.monotonic()
+    advice = Advice(str(found), devices, "", False, "", "", None, (), complete=False)
+
+    def show(text: str) -> None:
+        line = f"[{time.monotonic() - began:.0f} s] {text}"
+        say(line) if as_json else print_line(console, line)
+        console.file.flush()
+
+    def finish() -> Advice:
+        ended = with_choice(replace(advice, elapsed_s=time.monotonic() - began))
+        if as_json:
+            typer.echo(json_text(ended))
+        else:
+            print_advice(console, ended)
+        with clear_errors():
+            saved = save_json(ended, report, ADVICE_FILE)
+        say(f"record: {saved}") if as_json else print_line(console, f"\nRecord: {saved}")
+        return ended
+
+    try:
+        show("starting TensorFlow")
+        with contextlib.closing(_messages(Job("harness.advice.process:run", arguments), files)) as news:
+            for message in news:
+                if "about" in message:
+                    advice = replace(advice, **message["about"])
+                elif "way" in message:
+                    way: Way = TypeAdapter(Way).validate_python(message["way"])
+                    advice = replace(advice, ways=(*advice.ways, way))
+                    show(_line(way))
+                elif "progress" in message:
+                    show(str(message["progress"]))
+                else:
+                    advice = replace(advice, complete=True)
+    except Ended:
+        if advice.ways:
+            finish()
+        raise
+    except HarnessError as error:
+        if advice.ways:
+            finish()
+        refuse(error)
+    finish()
+
+
+def _messages(job: Job, files: WorkerFiles) -> Generator[dict[str, Any], None, None]:
+    """What the worker process sends, until it is done. Raise RefusedByWorker or WorkerFailed if it cannot do it."""
+    from harness.errors import RefusedByWorker, WorkerFailed
+    from harness.runner.messages import Answer, Refused
+    from harness.runner.postmortem import describe_loss
+    from harness.runner.process import WorkerProcess
+
+    sys.stdout.flush()
+    with WorkerProcess(job, files) as worker:
+        while True:
+            message, loss = worker.next_message(None)
+            if isinstance(message, Refused):
+                raise RefusedByWorker(message.error, message.message, message.details)
+            if not isinstance(message, Answer):
+                what, details = describe_loss(loss or "sent no answer", files)
+                raise WorkerFailed(f"the worker process {what}; see {files.log}", details)
+            yield message.value
+            if message.value.get("complete"):
+                files.discard_empty()
+                return
+
+
+def _line(way: Way) -> str:
+    if way.time_ns is None:
+        return f"{way.name}: {way.judgement}"
+    speedup = "" if way.speedup is None else f", speedup {way.speedup.value:.2f}"
+    return f"{way.name}: {way.time_ns / 1e6:.2f} ms a step{speedup}"
