@@ -23,6 +23,8 @@ def cut_by_time(model: Any, value: Any, stages: int, device: str, *, training: b
     The layers are timed on ``device``, one after the other, with their gradients in training; ``value`` is a batch.
     Raise ValueError where the model cannot be cut.
     """
+    if not getattr(model, "inputs", None):
+        raise ValueError("the model is neither Sequential nor functional")
     layers = list(model.layers)
     first = sum(isinstance(layer, tf.keras.layers.InputLayer) for layer in layers)
     if len(model.inputs) != 1 or len(model.outputs) != 1:

@@ -42,6 +42,7 @@ def run(send: Send, spec: str, file: Path, function: str, batch: int | None, bud
         "rows": facts.rows,
     }
     send(Answer({"about": about}))
+    tf.keras.utils.clear_session()  # layers have their names again
     trial = Trial(
         lambda: example_of(build()),
         facts,

@@ -29,6 +29,8 @@ class Example:
     arrays: tuple[Any, ...]
     variables: tuple[Any, ...]
     rows: int | None
+    #: Whether the model has no variables until it is called; here it was called.
+    unbuilt: bool = False
 
 
 #: Options of Keras layers that draw random numbers; with 0 they draw none.
@@ -40,8 +42,11 @@ STEPS = {"training": "a training step", "forward": "a forward pass", "function":
 def example_of(built: Built) -> Example:
     """Take what ``build`` returned."""
     if built.model is not None:
-        arrays = (built.x, built.y)
-        return Example((built.model, *arrays), built.model, arrays, tuple(built.model.variables), _rows(arrays[:1]))
+        arrays, unbuilt = (built.x, built.y), not built.model.built
+        if unbuilt:
+            built.model(built.x)
+        variables = tuple(built.model.variables)
+        return Example((built.model, *arrays), built.model, arrays, variables, _rows(arrays[:1]), unbuilt)
     inputs, variables = tuple(built.inputs), tuple(built.variables)
     return Example((built.fn, inputs, *((variables,) if variables else ())), None, inputs, variables, _rows(inputs))
 
@@ -56,6 +61,7 @@ def facts_of(example: Example, target: Target, spec: str, batch: int | None) -> 
     rows = example.rows if batch is None else batch
     facts = Facts(target.path, target.function, spec, "function", rows, batch=batch)
     model = example.model
+    facts = replace(facts, unbuilt=example.unbuilt)
     if model is None:
         return replace(facts, with_variables=bool(example.variables))
     loss = getattr(model, "loss", None)

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from harness._tensorflow import count_traces
-from harness.advice.script import STRATEGY, Script
+from harness.advice.script import REPEATED, STRATEGY, Script
 from harness.devices.device import Devices
 from harness.distribute.strategies import make_strategy
 from harness.lazy import tf
@@ -55,11 +55,14 @@ class Running:
 
 def start(name: str, script: Script, devices: Devices, build: Callable[[], tuple[Any, ...]]) -> Running:
     """Run the body of a script. Its lines have the numbers that they have in the whole script."""
-    body = "\n" * script.head.count("\n") + script.body.replace(STRATEGY, "strategy_of_this_process()")
+    body = script.body.replace(STRATEGY, "strategy_of_this_process()")
+    body = "\n" * script.head.count("\n") + body.replace(REPEATED, f"{REPEATED}.with_options(not_tuned)")
     file = f"{name.replace(' ', '_')}.py"
     linecache.cache[file] = (len(body), None, body.splitlines(keepends=True), file)
     module = sys.modules[_MODULE] = types.ModuleType(_MODULE)
     names = module.__dict__
+    not_tuned = tf.data.Options()
+    not_tuned.autotune.enabled = False
     names |= {
         "harness": types.SimpleNamespace(make_parallel=make_parallel, pipeline=pipeline),
         "keras": tf.keras,
@@ -67,6 +70,7 @@ def start(name: str, script: Script, devices: Devices, build: Callable[[], tuple
         "tf": tf,
         "devices": devices,
         "build": build,
+        "not_tuned": not_tuned,
         "strategy_of_this_process": functools.partial(make_strategy, "mirrored", devices.names),
     }
     exec(compile(body, file, "exec"), names)  # noqa: S102 - the script is ours

@@ -16,7 +16,8 @@ class Facts:
     ``step``: ``training`` of a compiled Keras model, its ``forward`` pass, or a ``function`` of the user's. ``loss`` is
     the expression for the loss of each row, ``total`` that for the loss of the batch, ``added`` whether layers add
     losses of their own, ``scaled`` whether the optimizer scales the loss. ``with_variables``: ``build`` of a function
-    returns its variables too. ``batch``: the rows that the user asks for, instead of those of the example.
+    returns its variables too. ``unbuilt``: the model makes its variables when it is first called. ``batch``: the rows
+    that the user asks for, instead of those of the example.
     """
 
     file: Path
@@ -29,6 +30,7 @@ class Facts:
     added: bool = False
     scaled: bool = False
     with_variables: bool = False
+    unbuilt: bool = False
     batch: int | None = None
 
 
@@ -83,7 +85,7 @@ def mirrored(facts: Facts) -> Script:
     parts = [
         f"strategy = {STRATEGY}",
         _built(facts, "strategy", ""),
-        f"dataset = tf.data.Dataset.from_tensor_slices((x, y)).batch({facts.rows}).repeat()",
+        f"dataset = tf.data.Dataset.from_tensor_slices((x, y)).batch({facts.rows}){REPEATED}",
         "batches = iter(strategy.experimental_distribute_dataset(dataset))",
     ]
     replica = _gradients(facts, share, "model.trainable_variables", added)
@@ -99,7 +101,9 @@ def mirrored(facts: Facts) -> Script:
     )
 
 
-#: How a script makes its strategy; a process has one, so the worker process puts its own in this place.
+#: How a script makes its strategy, and its data: a process has one strategy, so the worker process puts its own in this
+#: place; and it has the data without TensorFlow's tuning, for which a deleted iterator may wait a minute.
+REPEATED = ".repeat()"
 STRATEGY = "tf.distribute.MirroredStrategy(devices.names)"
 
 
@@ -182,6 +186,8 @@ def _built(facts: Facts, scope: str, device: str, *, build_optimizer: bool = Tru
     else:
         names, arrays = "model, x, y", "x, y"
     lines = [f"{names} = build()"]
+    if facts.unbuilt:
+        lines.append("model(x)")
     if facts.step == "training" and build_optimizer:
         lines.append("model.optimizer.build(model.trainable_variables)")
     head = {"strategy": "with strategy.scope():", "host": "with tf.device(devices.host):"}.get(
@@ -189,9 +195,9 @@ def _built(facts: Facts, scope: str, device: str, *, build_optimizer: bool = Tru
     )
     text = f"{head}\n{indent(chr(10).join(lines), '    ')}"
     if facts.batch is not None:
-        shape = f"({facts.batch}, *each.shape[1:])"
+        resized = f"lambda each: np.resize(each, ({facts.batch}, *each.shape[1:]))"
         given = "inputs" if arrays == "inputs" else f"({arrays})"
-        text += f"\n{arrays} = [np.resize(each, {shape}) for each in {given}]"
+        text += f"\n{arrays} = tf.nest.map_structure({resized}, {given})"
     return text
 
 

@@ -23,13 +23,15 @@ from harness.errors import OutputsDiffer
 from harness.judgement.state import distinct
 from harness.judgement.verification import VALUE_KINDS, Verification
 from harness.judgement.verify import verify
+from harness.lazy import tf
 from harness.records import Verdict
 from harness.runner.users_error import one_line
 from harness.speed.estimate import paired_speedup
 from harness.speed.measure import measure_pairs
+from harness.speed.record import DeviceMemory
 from harness.speed.scaling.processes import time_calls
 
-MIRRORED = "MirroredStrategy"
+MIRRORED, PIPELINE = "MirroredStrategy", "pipeline"
 #: The relative half-width of a speedup at which timing ends early, and the confidence of its interval.
 _HALF_WIDTH, _CONFIDENCE = 0.02, 0.95
 _MICROBATCHES = 4
@@ -61,17 +63,20 @@ class Trial:
     def start(self) -> Way:
         """Run and time the program on one device."""
         self.say(f"{BASELINE}: building and running")
-        self.example = self.build()
-        model = self.example.model
-        self._weights = None if model is None else model.get_weights()
+
+        def build() -> tuple[Any, ...]:
+            self.example = self.build()
+            return self.example.parts
 
         def first_steps() -> Running:
-            self.one = start(BASELINE, on_one_device(self.facts), self.devices, lambda: self.example.parts)
+            self.one = start(BASELINE, on_one_device(self.facts), self.devices, build)
+            model = self.example.model
+            self._weights = None if model is None else model.get_weights()
             self._initial = [(variable, variable.numpy()) for variable in self._variables()]
             return self.one.warmed_up()
 
         memory = peaks_of(first_steps, self.devices)
-        with without_noise(model) as self.noisy:
+        with without_noise(self.example.model) as self.noisy:
             self.drawing = draws(self.one.step)
         self.reset()
         times = time_calls(self.one.step, budget_s=self.budget_s / 4)
@@ -95,7 +100,7 @@ class Trial:
         if self.facts.step == "training":
             yield self._tried(MIRRORED, self._verified_mirrored)
         if self.facts.step != "function":
-            yield self._tried("pipeline", self._verified_pipeline)
+            yield self._tried(PIPELINE, self._verified_pipeline)
 
     def _tried(self, name: str, verified: Callable[[Way], tuple[Way, Script]]) -> Way:
         """Verify a way, and time it if it is right. What it raises is its result."""
@@ -159,6 +164,8 @@ class Trial:
             return Training(model, model.loss, type(optimizer).from_config(optimizer.get_config()))
 
         x, y = self._arguments()
+        if len(tf.nest.flatten((x, y))) > 2:
+            return replace(way, reason="the model has several inputs"), script
         experiment = Experiment(training, "build", Data.of((x, y), len(x)), _STEPS, ("custom",))
         return self._judged(way, examine("mirrored", self.devices, experiment)), script
 
@@ -182,8 +189,9 @@ class Trial:
         """Time a right way against one device, in turn."""
         if differs := self._differs(way, script):
             return replace(way, judgement="wrong", reason=differs)
-        memory = peaks_of(lambda: start(way.name, script, self.devices, self._fresh).warmed_up(), self.devices)
-        self.reset()
+        memory: tuple[DeviceMemory, ...] = ()
+        if way.name != CPU and self.devices[0].parsed.kind == "GPU":
+            memory = peaks_of(lambda: start(way.name, script, self.devices, self._fresh).warmed_up(), self.devices)
         other = start(way.name, script, self.devices, self._fresh)
         measured = measure_pairs(
             self.one.step,
@@ -200,17 +208,17 @@ class Trial:
             time_ns=float(median(samples.parallel_ns)),
             single_ns=float(median(samples.single_ns)),
             speedup=paired_speedup(samples.single_ns, samples.parallel_ns, _CONFIDENCE),
-            memory=() if way.name == CPU else memory,
+            memory=memory,
         )
 
     def _differs(self, way: Way, script: Script) -> str:
         """Say how a step of the script moves the weights otherwise than on one device; empty where it does not.
 
-        What was verified is the way with the weights of the model on one device; this is the script with weights of its
-        own. The steps of all weights are compared together: the optimizer may make large steps of gradients that are
-        nothing but rounding.
+        What was verified of these two ways is another script, with the weights of the model on one device. The steps of
+        all weights are compared together: the optimizer may make large steps of gradients that are nothing but
+        rounding.
         """
-        if self.facts.step != "training":
+        if self.facts.step != "training" or way.name not in (MIRRORED, PIPELINE):
             return ""
         with without_noise(self.example.model):
             one = start(BASELINE, self.one.script, self.devices, lambda: self.example.parts).moved_by_a_step()
@@ -269,4 +277,6 @@ def _by_name(step: Callable[..., Any]) -> Callable[..., Any]:
     def called(**inputs: Any) -> Any:
         return step(*inputs.values())
 
+    # AutoGraph passes this function by and converts the step.
+    called.autograph_info__ = None  # type: ignore[attr-defined]
     return called

@@ -31,6 +31,7 @@ _ROOMS = (
     "pytest_plugin",
     "script",
     "speed",
+    "advice",
 )
 _STANDARD = sysconfig.get_paths()["stdlib"]
 _HARNESS = Path(__file__).parents[1]
