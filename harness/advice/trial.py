@@ -163,6 +163,8 @@ class Trial:
             optimizer = model.optimizer
             return Training(model, model.loss, type(optimizer).from_config(optimizer.get_config()))
 
+        if not all(each.parsed.in_this_process for each in self.devices):
+            return replace(way, reason="MirroredStrategy needs devices of one process"), script
         x, y = self._arguments()
         if len(tf.nest.flatten((x, y))) > 2:
             return replace(way, reason="the model has several inputs"), script
@@ -262,14 +264,14 @@ def judge(verification: Verification) -> tuple[Judgement, str]:
     for finding in failed:
         if finding.kind == "error":
             return "not comparable", finding.message
+    proof = verification.proof
+    if proof is not None and proof.proved:  # what values then differ by is rounding
+        scope = proof.scope if proof.scope.startswith("every") else f"every input of {proof.scope}"
+        return "proved", f"proved for {scope}"
     if any(finding.kind in VALUE_KINDS for finding in failed):
         return "wrong", verification.reason
     if verification.verdict is Verdict.UNKNOWN:
         return "not comparable", verification.reason
-    proof = verification.proof
-    if proof is not None and proof.proved:
-        scope = proof.scope if proof.scope.startswith("every") else f"every input of {proof.scope}"
-        return "proved", f"proved for {scope}"
     return "verified", verification.reason.partition(". ")[0]
 
 

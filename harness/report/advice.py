@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 #: Name of the record in the report folder.
 ADVICE_FILE = "advice.json"
 #: Characters of a reason; the record has all of it.
-_REASON = 300
+_REASON = 600
 
 
 def print_advice(console: Console, advice: Advice) -> None:
