@@ -46,8 +46,9 @@ class Running:
         return self
 
     def moved_by_a_step(self) -> list[Any]:
-        """How far a step moves each trainable weight, in float64."""
-        weights = self.names.get("variables") or self.names["model"].trainable_variables
+        """How far a step moves each weight of a Keras model, in float64."""
+        models = self.names.get("stages") or [self.names["model"]]
+        weights = [weight for model in models for weight in model.weights]
         before = [np.asarray(each.numpy(), np.float64) for each in weights]
         synchronise(self.step())
         return [np.asarray(each.numpy(), np.float64) - old for each, old in zip(weights, before, strict=True)]
