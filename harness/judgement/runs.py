@@ -51,8 +51,8 @@ class Program:
     seed: int
     scope: str | None = None
     upstream: Callable[[Any, int], Any] | None = None
-    _graphs: dict[str, Any] = field(default_factory=dict)
-    _upstreams: dict[str, Upstreams] = field(default_factory=dict)
+    #: By the mode: the concrete function, and what is sent back in it.
+    _graphs: dict[str, tuple[Any, Upstreams]] = field(default_factory=dict)
 
     def runner(self, mode: Mode) -> Callable[..., Any]:
         """The callable to run in this mode; it takes the leaves of the inputs and returns tensors."""
@@ -67,23 +67,23 @@ class Program:
     def upstreams(self, mode: Mode) -> Upstreams:
         """What is sent back to the results in the graph of this mode."""
         self.function(mode)
-        return self._upstreams[mode]
+        return self._graphs[mode][1]
 
     def function(self, mode: Mode) -> Any:
         """The concrete function that is run in this mode; its last argument is the number 1. Raises what it raises."""
         if mode not in self._graphs:
-            self._upstreams[mode] = {}
             specs = [_without_rows(tensor) if mode == "dynamic" else tensor for tensor in self.arguments(mode)]
             specs.append(tf.TensorSpec([], tf.float32))
             # A concrete function: TensorFlow would count the graphs of many programs as retracing of one function.
-            self._graphs[mode] = tf.function(self._graph_step(mode)).get_concrete_function(*specs)
-        return self._graphs[mode]
+            upstreams: Upstreams = {}
+            self._graphs[mode] = tf.function(self._graph_step(upstreams)).get_concrete_function(*specs), upstreams
+        return self._graphs[mode][0]
 
     def forget_graphs(self) -> None:
         """Build the graphs anew when they are run next, as after a change of ``gradients``."""
         self._graphs.clear()
 
-    def _graph_step(self, mode: Mode) -> Callable[..., Any]:
+    def _graph_step(self, upstreams: Upstreams) -> Callable[..., Any]:
         static = self.leaves()
         places = [index for index, leaf in enumerate(static) if tf.is_tensor(leaf)]
 
@@ -92,8 +92,8 @@ class Program:
             leaves = list(static)
             for place, tensor in zip(places, tensors, strict=True):
                 leaves[place] = tensor
-            self._upstreams[mode].clear()
-            return self.step(*leaves, one=one, upstreams=self._upstreams[mode])
+            upstreams.clear()  # TensorFlow may trace it twice
+            return self.step(*leaves, one=one, upstreams=upstreams)
 
         # AutoGraph passes this function by and converts the user's callable inside, as it would in their own graph.
         step.autograph_info__ = None  # type: ignore[attr-defined]

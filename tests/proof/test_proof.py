@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -14,6 +15,7 @@ from proof_pairs import array, variable
 from variants import number_of_commit
 
 from harness import Devices, UsageError, Verdict, prove, verify
+from harness.judgement.runs import Program
 from harness.proof.rules.table import TABLE
 
 pytestmark = [pytest.mark.devices(min=4), pytest.mark.usefixtures("devices")]
@@ -251,6 +253,16 @@ def test_verify_says_what_is_proved_and_what_was_tested(devices: Devices) -> Non
     assert untried.reason.startswith("the run on")
     with pytest.raises(UsageError, match="prove='maybe'"):
         verify(towers, model, inputs, devices=devices, prove="maybe")
+
+
+def test_a_copy_of_a_program_does_not_change_what_is_sent_back_in_its_graph() -> None:
+    """As the runs that measure rounding make one."""
+    program = Program(lambda x: tf.tanh(x), {"x": tf.ones([2, 3])}, [], gradients=True, seed=0)
+    before = dict(program.upstreams("graph"))
+    other = replace(program, fn=lambda x: (x, tf.nn.relu(x) + 1.0), _graphs={})
+    assert len(other.upstreams("graph")) == 2
+    assert program.upstreams("graph") == before
+    assert {number for number, _ in before.values()} == {0}
 
 
 def test_an_error_within_a_proof_is_no_finding(devices: Devices, monkeypatch: pytest.MonkeyPatch) -> None:
