@@ -5,17 +5,21 @@ from __future__ import annotations
 import warnings
 from collections.abc import Sequence
 from time import monotonic
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
 
 from harness.judgement.runs import Mode, Program
 from harness.judgement.state import named_variables
-from harness.judgement.values import names_of
+from harness.judgement.tolerance import epsilon_of
+from harness.judgement.values import names_of, wide
 from harness.lazy import tf
 from harness.proof.claim import Proof, Question, answer
 from harness.proof.programs import NO_GRADIENT, Traced
 from harness.proof.sentence import claim, why
 
 if TYPE_CHECKING:
+    from harness.judgement.diagnosis.question import Question as Difference
     from harness.judgement.examine import Examination
 
 #: After so long, what is not proved yet counts as tested.
@@ -94,6 +98,28 @@ def with_proof(reason: str, proof: Proof | None) -> str:
 def refutations(proof: Proof | None) -> dict[str, str]:
     """Why results differ for some inputs, by their names, where the proof shows it."""
     return {each.name: why(each) for each in (proof.results if proof is not None else ()) if each.refuted}
+
+
+def is_rounding(proof: Proof | None, question: Difference) -> bool:
+    """Whether all that differs is proved equal, and differs by no more than rounding may give."""
+    if proof is None or question.unsteady or not question.wrong:
+        return False
+    proved = {each.name for each in proof.results if each.proved}
+    return all(leaf.name in proved and _near(leaf.found, leaf.expected) for leaf in question.wrong)
+
+
+def _near(found: Any, expected: Any) -> bool:
+    """Whether no element is off by more than the root of epsilon (3e-4 in float32) times the largest one.
+
+    Rounding gives more than a few units in the last place where it changes the side of a kink, as of a ReLU at 0.
+    """
+    if found is None or expected is None or found.shape != expected.shape or found.dtype.kind not in "fV":
+        return False
+    have, want = wide(found), wide(expected)
+    if not (np.isfinite(have).all() and np.isfinite(want).all()):
+        return False
+    bound = float(np.sqrt(epsilon_of(expected.dtype))) * float(np.max(np.abs(want), initial=0.0))
+    return bool(np.max(np.abs(have - want), initial=0.0) <= bound)
 
 
 def only_rounding(proof: Proof | None) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING
 
 from harness.judgement.accepted import Acceptance, accepted, accepts
@@ -12,7 +13,7 @@ from harness.judgement.diagnosis.explain import explain, merged
 from harness.judgement.diagnosis.wording import first_upper, listed
 from harness.judgement.patterns import SKIPPED
 from harness.judgement.placement import gradient_ops, removed
-from harness.judgement.proving import only_rounding, refutations, with_proof
+from harness.judgement.proving import is_rounding, only_rounding, refutations, with_proof
 from harness.judgement.runs import rows_alike, rows_of
 from harness.judgement.verification import PLACE_KINDS, VALUE_KINDS, Verification, describe
 from harness.plural import plural
@@ -54,7 +55,10 @@ def conclude(
         devices=tuple(sorted({str(op.device) for op in ops})),
     )
     explained, undecided = explain(
-        examination.questions, refutations(proof), lambda finding: accepts(finding, (*acceptances, *standing))
+        examination.questions,
+        refutations(proof),
+        lambda finding: accepts(finding, (*acceptances, *standing)),
+        partial(is_rounding, proof),
     )
     # Of a reference whose runs differ, all else that could not be judged may be a consequence.
     judged.undecided[:] = undecided or judged.undecided

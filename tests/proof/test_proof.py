@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from types import SimpleNamespace
 from typing import Any
 
+import numpy as np
 import pytest
 import tensorflow as tf
 from changed_graphs import NOWHERE, Mutant
@@ -15,7 +17,9 @@ from proof_pairs import array, variable
 from variants import number_of_commit
 
 from harness import Devices, UsageError, Verdict, prove, verify
+from harness.judgement.proving import is_rounding
 from harness.judgement.runs import Program
+from harness.proof.claim import Proof, ProofResult
 from harness.proof.rules.table import TABLE
 
 pytestmark = [pytest.mark.devices(min=4), pytest.mark.usefixtures("devices")]
@@ -253,6 +257,45 @@ def test_verify_says_what_is_proved_and_what_was_tested(devices: Devices) -> Non
     assert untried.reason.startswith("the run on")
     with pytest.raises(UsageError, match="prove='maybe'"):
         verify(towers, model, inputs, devices=devices, prove="maybe")
+
+
+def test_what_is_proved_and_off_by_rounding_is_a_warning(devices: Devices, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With a tolerance of 0, so that rounding is beyond it."""
+    monkeypatch.setattr("harness.judgement.values._FREE_ULPS", 0.0)
+    monkeypatch.setattr("harness.judgement.values._Errors.measured", lambda *_: lambda block: 0.0 * block.magnitude)
+    w = variable(50, 3)
+
+    def loss(x: Any) -> Any:
+        return tf.reduce_sum(tf.square(x @ w), 0)
+
+    def towers(x: Any) -> Any:
+        parts = []
+        for device, part in zip(devices, tf.split(x, len(devices)), strict=True):
+            with tf.device(device.name):
+                parts.append(loss(part))
+        return tf.add_n(parts)
+
+    options: dict[str, Any] = {"devices": devices, "modes": ["graph"]}
+    inputs = {"x": array(400, 50)}
+    verification = verify(towers, loss, inputs, **options)
+    assert verification.verdict is Verdict.WARN, verification
+    assert "Rounding alone explains what differs" in verification.findings[0].message
+    assert verify(towers, loss, inputs, prove=False, **options).verdict is Verdict.FAIL
+
+
+def test_only_what_is_proved_and_near_is_rounding() -> None:
+    def judged(name: str, off: float, unsteady: bool = False) -> bool:
+        want = np.linspace(-1.0, 1.0, 9, dtype="float32")
+        leaf = SimpleNamespace(name=name, found=want + np.float32(off), expected=want)
+        proof = Proof((ProofResult("output", True), ProofResult("other", False)))
+        question: Any = SimpleNamespace(wrong=[leaf], unsteady=unsteady)
+        return is_rounding(proof, question)
+
+    assert judged("output", 1e-5)
+    assert not judged("output", 1e-2)
+    assert not judged("other", 1e-5)
+    assert not judged("output", 1e-5, unsteady=True)
+    assert not judged("output", float("nan"))
 
 
 def test_a_copy_of_a_program_does_not_change_what_is_sent_back_in_its_graph() -> None:

@@ -39,6 +39,8 @@ from harness.devices.described.reading import load_description
 from harness.devices.needs import KINDS
 from harness.devices.profile import load_profile, shipped_profile_names
 from harness.devices.profile_schema import MemoryTable, ProfileDocument, ThreadsTable
+from harness.devices.project import project_of
+from harness.devices.project_schema import HarnessTable
 from harness.devices.spec import spec_forms
 from harness.finding_kinds import KINDS as FINDING_KINDS
 from harness.pytest_plugin.plugin import DEFAULT_DEVICES, ENVIRONMENT_DEVICES, MARKER
@@ -50,7 +52,7 @@ GROUPS = groups(all_scripts())
 _RUN_FROM_THE_WHEEL = {"test_model.py"}
 #: Which ``tests/softgpu`` runs.
 _RUN_ON_SOFTWARE_GPUS = {"test_two_gpus.py"}
-_CHECKED_BELOW = {"profile.toml", "one-bad-card.toml", "four-cards.toml"}
+_CHECKED_BELOW = {"pyproject.toml", "profile.toml", "one-bad-card.toml", "four-cards.toml"}
 #: A page for each way to use several devices.
 PATTERNS = ("make-parallel", "pipeline", "ensemble", "tasks", "tf-distribute", "other-hosts")
 
@@ -257,6 +259,15 @@ def test_the_machine_that_is_shown_can_be_read(name: str, faults: int, tmp_path:
     path.write_text(shown, encoding="utf-8")
     machine = load_description(path)
     assert (machine.cards.count, len(machine.fault)) == (4, faults)
+
+
+def test_the_settings_that_are_shown_are_valid_and_have_every_key(tmp_path: Path) -> None:
+    (shown,) = [block.text for block in BLOCKS if block.file == "pyproject.toml"]
+    (tmp_path / "pyproject.toml").write_text(shown, encoding="utf-8")
+    project = project_of(tmp_path)
+    assert project is not None
+    assert {*project.settings, "accept"} == set(HarnessTable.model_fields)
+    assert [finding for finding, _ in project.accept] == ["H202"]
 
 
 def test_the_profile_that_is_shown_is_valid_and_has_every_key(tmp_path: Path) -> None:

@@ -17,8 +17,12 @@ from harness.judgement.diagnosis.randomness import draws
 from harness.judgement.diagnosis.scales import place_of
 from harness.judgement.diagnosis.wording import first_upper, listed
 from harness.judgement.verification import PLACE_KINDS, describe
-from harness.records import Finding
+from harness.records import Finding, Verdict
 
+_ROUNDED = (
+    "rounding alone explains what differs: the results are proved equal in real arithmetic, and are off by little, as "
+    "where rounding changes the side of a ReLU at 0"
+)
 #: The lines in a message: ``(towers.py:41, called at towers.py:60)``.
 _LINES = re.compile(r" \([^()]*:\d[^()]*\)")
 
@@ -27,10 +31,11 @@ def explain(
     questions: Sequence[Question],
     refutations: Mapping[str, str] = MappingProxyType({}),
     accepted: Callable[[Finding], bool] = lambda _: False,
+    rounded: Callable[[Question], bool] = lambda _: False,
 ) -> tuple[list[Finding], list[str]]:
     """One finding for each cause of differing results, and what cannot be judged.
 
-    No cause is looked for where all findings are ``accepted``.
+    No cause is looked for where all findings are ``accepted``. What is ``rounded`` alone is a warning.
     ``refutations`` say of results, by their names, how they differ by what a proof shows: they stand first where no
     known cause gives the numbers.
     """
@@ -42,7 +47,8 @@ def explain(
             continue
         for _, group in known:
             same = {leaf.name for leaf in group[0].wrong} == {leaf.name for leaf in question.wrong}
-            if same and group[0].unsteady == question.unsteady:
+            alike = group[0].unsteady == question.unsteady and rounded(group[0]) == rounded(question)
+            if same and alike:
                 group.append(question)
                 break
         else:
@@ -51,12 +57,14 @@ def explain(
                 cause: Cause | None
                 if all(map(accepted, question.findings)):
                     cause = Cause(f"{question.findings[0].where} differs, which is accepted: no cause was looked for")
+                elif rounded(question):
+                    cause = Cause(_ROUNDED, place_of_function(question.parallel.fn), severity=Verdict.WARN)
                 else:
                     cause = diagnose(question)
                     cause = cause and located(question, cause)
-            alike = next((group for other, group in known if cause and other and str(other) == str(cause)), None)
-            if alike is not None:
-                alike.append(question)
+            also = next((group for other, group in known if cause and other and str(other) == str(cause)), None)
+            if also is not None:
+                also.append(question)
             else:
                 known.append((cause, [question]))
     return [_finding(cause, group, refutations) for cause, group in known], list(dict.fromkeys(undecided))
@@ -94,6 +102,7 @@ def _finding(cause: Cause | None, group: Sequence[Question], refutations: Mappin
         message=message,
         next_step=cause.next_step if cause is not None else "",
         mode=", ".join(each.mode for each in group),
+        severity=cause.severity if cause is not None else first.severity,
         follows=(*cause.evidence, *follows) if cause is not None else follows,
     )
 

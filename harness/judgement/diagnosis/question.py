@@ -20,7 +20,7 @@ from harness.judgement.state import Snapshot
 from harness.judgement.tolerance import Sensitivity, epsilon_of
 from harness.judgement.values import wide
 from harness.lazy import tf
-from harness.records import Finding
+from harness.records import Finding, Verdict
 
 Part = Literal["outputs", "gradients", "state"]
 Array = NDArray[Any]
@@ -93,6 +93,7 @@ class Cause:
     ``evidence`` are lines to be read before those of the results that differ. ``at_join``: what the shards compute is
     right, and what is made of it is not. ``rows``: of the batch, where it is about these alone. ``final``: the first op
     that differs says nothing more. ``only_where``: it says where results begin to differ, and not why.
+    ``severity``: of the finding.
     """
 
     sentence: str
@@ -103,6 +104,7 @@ class Cause:
     rows: tuple[int, ...] = ()
     final: bool = False
     only_where: bool = False
+    severity: Verdict = Verdict.FAIL
 
     def __str__(self) -> str:
         return f"{self.sentence} ({self.place})" if self.place else self.sentence
