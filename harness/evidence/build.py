@@ -26,7 +26,6 @@ from harness.evidence.trace import Trace
 from harness.evidence.transfers import Part, Transfers
 from harness.evidence.userops import OUTSIDE_PREFIX, name_in_trace, user_ops
 from harness.evidence.work import estimate, work_of
-from harness.lazy import tf
 
 _Found = TypeVar("_Found")
 
@@ -94,15 +93,7 @@ class _Builder:
             partial(_together, self.work),
             partial(_together, self.shapes),
             partial(_together, self.places),
-            {step.label: step.constants for step in steps if step.constants},
-            self.returned(outputs),
         )
-
-    def returned(self, outputs: Any) -> frozenset[str]:
-        """The ops that made what the function returned."""
-        flat = tf.nest.flatten(outputs, expand_composites=True)
-        ids = [getattr(tensor, "_id", None) for tensor in flat]
-        return frozenset(self.maker[each][0] for each in ids if each in self.maker)
 
     def work_of_eager_ops(self) -> dict[str, float]:
         return {name: estimate(*shapes) for name, shapes in self.eager_shapes.items()}

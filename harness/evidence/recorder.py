@@ -21,9 +21,6 @@ from harness.evidence.tapes import Tapes
 from harness.evidence.watching import run_new_op, watched
 from harness.plural import plural
 
-#: The devices of this process, where it is no part of a cluster.
-_OWN = "/job:localhost/"
-
 
 class Recorder(Tapes):
     """Observes TensorFlow; see :class:`harness.evidence.watching.Observer`."""
@@ -41,8 +38,6 @@ class Recorder(Tapes):
         self.kernels: dict[tuple[Any, ...], str | None] = {}
         self.kernel_devices: dict[str, dict[str, None]] = {}
         self.unclaimed: list[CollectedGraph] = []
-        #: The tensors that ops made; those with greater ids than the arguments are new in this trace.
-        self.made: set[int] = set()
 
     def on_op(self, op_type: str, inputs: Any, attributes: Any, outputs: Any, scope: str | None) -> None:
         """An op ran."""
@@ -87,7 +82,6 @@ class Recorder(Tapes):
                     break
         function = self.definitions[step.type] if step.type in self.definitions else self.definition(step.type)
         step.shapes = [tensor._shape_tuple() for tensor in inputs]
-        self.note_constants(step, inputs)
         if function is not None:
             step.body = self.body(step, function, inputs)
         else:
@@ -104,21 +98,6 @@ class Recorder(Tapes):
                 ]
             self.handing.begin(step, inputs)
         self.recording.steps.append(step)
-
-    def note_constants(self, step: Step, inputs: Any) -> None:
-        """Note the inputs that Python made meanwhile, of several numbers that differ."""
-        self.made.update(step.outputs)
-        newest = max(self.recording.arguments, default=None)
-        if newest is None or step.in_gradient:
-            return
-        new = [tensor for tensor in inputs if tensor._id > newest and tensor._id not in self.made]
-        new = [tensor for tensor in new if tensor.dtype.is_floating and tensor._num_elements() > 1]
-        # Those of other processes, and of several devices, would have to be fetched.
-        new = [tensor for tensor in new if tensor.backing_device.startswith(_OWN) and "CUSTOM" not in tensor.device]
-        held = [(tensor._shape_tuple(), tensor._numpy().tobytes(), tensor.dtype.size) for tensor in new]
-        found = [(shape, hash(values)) for shape, values, size in held if values[size:] != values[:-size]]
-        if found:
-            step.constants = found
 
     def on_turn_over(self) -> None:
         """This thread ran an op or a function, and others may run theirs."""

@@ -30,8 +30,6 @@ class Step:
     #: The shapes of the inputs; those of the results, of an op.
     shapes: Sequence[Shape] = ()
     results: Sequence[Shape] = ()
-    #: Of those inputs that Python made of several different numbers while the trace was running, the shape and a hash.
-    constants: Sequence[tuple[Shape, int]] = ()
     #: Whether another thread ran it than the one that the trace was started in.
     aside = False
     #: The thread that handed an argument in host memory to a GPU, and whether another one did so meanwhile.

@@ -41,10 +41,6 @@ class Trace:
     find_work: Callable[[], dict[str, float]] = field(default=dict, compare=False, repr=False)
     find_shapes: Callable[[], dict[str, Sequence[Shape]]] = field(default=dict, compare=False, repr=False)
     find_places: Callable[[], dict[str, tuple[str, ...]]] = field(default=dict, compare=False, repr=False)
-    #: By the name of an eager op: shape and hash of what it reads that Python made of several numbers meanwhile.
-    constants: Mapping[str, Sequence[tuple[Shape, int]]] = field(default_factory=dict, compare=False, repr=False)
-    #: The eager ops and calls that made what the function returned.
-    returned: frozenset[str] = field(default=frozenset(), compare=False, repr=False)
 
     @cached_property
     def collectives(self) -> tuple[Collective, ...]:

@@ -102,13 +102,14 @@ def judge_wholes(account: Account, devices: Devices) -> Iterator[Misplaced]:
 
 
 def _is_shared_out(cut: Cut, account: Account, devices: Set[DeviceName]) -> bool:
-    """Whether each part of one tensor has one device alone, and each device a part."""
+    """Whether each part of one argument has one device alone, and each device a part."""
     places: dict[int, set[DeviceName]] = defaultdict(set)
     for op in account.work:
         if cut.family.get(op.name, SEVERAL) != SEVERAL:
             places[cut.family[op.name]].add(account.places[op.name])
     apart = all(len(each) == 1 for each in places.values())
-    return cut.whole is not None and apart and set[DeviceName]().union(*places.values()) == devices
+    argument = cut.whole is not None and cut.whole.startswith("argument[")
+    return argument and apart and set[DeviceName]().union(*places.values()) == devices
 
 
 def _joins_in_a_tower(shards: Shards) -> Iterator[Misplaced]:

@@ -71,7 +71,7 @@ def judge_python(account: Account, devices: Devices, mode: str) -> Iterator[Find
     The trace knows no op that reads the part, and nothing that the constant was made of.
     """
     meant = {device.parsed for device in devices}
-    found = [] if len(meant) < 2 else [*_from_python(account, meant)] or _handed_back(account, meant)
+    found = [] if len(meant) < 2 else [*_from_python(account, meant)]
     if found:
         yield stray(
             "op-placement",
@@ -112,41 +112,6 @@ def _from_python(account: Account, meant: Set[DeviceName]) -> Iterator[Op]:
                 return
 
 
-def _handed_back(account: Account, meant: Set[DeviceName]) -> list[Op]:
-    """The ops that read new numbers, as many rows of them as Python got, for several devices.
-
-    What depends on the program's data leaves TensorFlow where no op reads it and the program does not return it.
-    """
-    trace, wiring = account.trace, account.wiring
-    readers = [op for op in wiring.ops if op.role == "forward" and trace.constants.get(op.name)]
-    scopes = {op.requested for op in readers} & meant
-    constants = [constant for op in readers for constant in trace.constants[op.name]]
-    joined = len(constants) > 1 and all(op.type in JOINS for op in readers)
-    # What every device reads alike, such as a window or a mask, is not made of the shards.
-    if (len(scopes) < 2 and not joined) or len(set(constants)) < max(len(scopes), 2):
-        return []
-    rows = {shape[0] for shape, _ in constants if shape}
-    order = {op.name: number for number, op in enumerate(wiring.ops)}
-    last = {scope: max(order[op.name] for op in readers if op.requested in (scope, None)) for scope in scopes or {None}}
-    left: dict[DeviceName | None, set[int | None]] = defaultdict(set)
-    for op in wiring.ops:
-        if "/" in op.name or op.role != "forward" or not account.depends(op) or not floats(op.dtypes):
-            continue
-        read = {port for reader in wiring.readers(op) for name, port in sources_of(reader) if name == op.name}
-        results = trace.shapes.get(op.name, ())
-        unread = [shape for port, shape in enumerate(results) if port not in read and shape]
-        if op.type in SPLITS and len(unread) > 1:
-            left.update({device: {shape[0] for shape in unread} for device in meant})
-        elif not read and op.name not in trace.returned and op.requested in meant:
-            if order[op.name] > last.get(op.requested, last.get(None, -1)):
-                continue  # what is fetched for a log in the end goes nowhere
-            left[op.requested].update(shape[0] for shape in unread)
-    whole = _unread_arguments(account, of_rank=2) and scopes == meant
-    if whole or sum(bool(rows & found) for found in left.values()) > 1:
-        return readers
-    return []
-
-
 def _left_unread(account: Account) -> bool:
     """Whether a tensor is cut into parts of which some are read by no op."""
     wiring = account.wiring
@@ -158,12 +123,10 @@ def _left_unread(account: Account) -> bool:
     return False
 
 
-def _unread_arguments(account: Account, *, of_rank: int = 1) -> bool:
+def _unread_arguments(account: Account) -> bool:
     """Whether no op reads one of the arguments that may be a batch, though ops read another one."""
     read = {name for sources in account.provenance.sources.values() for name, _ in sources}
-    batches = {
-        name for name, (_, rank, *_) in account.trace.arguments.items() if not isinstance(rank, int) or rank >= of_rank
-    }
+    batches = {name for name, (_, rank, *_) in account.trace.arguments.items() if rank != 0}
     return bool(read & batches) and not read.issuperset(batches)
 
 

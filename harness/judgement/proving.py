@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Sequence
+from collections.abc import Sequence, Set
 from time import monotonic
 from typing import TYPE_CHECKING, Any
 
@@ -100,11 +100,16 @@ def refutations(proof: Proof | None) -> dict[str, str]:
     return {each.name: why(each) for each in (proof.results if proof is not None else ()) if each.refuted}
 
 
-def is_rounding(proof: Proof | None, question: Difference) -> bool:
-    """Whether all that differs is proved equal, and differs by no more than rounding may give."""
+def is_rounding(proof: Proof | None, exact: Set[tuple[str, str]], question: Difference) -> bool:
+    """Whether all that differs is proved equal, and differs by no more than rounding may give.
+
+    ``exact``: mode and name of what has to be equal to the last bit.
+    """
     if proof is None or question.unsteady or not question.wrong:
         return False
     proved = {each.name for each in proof.results if each.proved}
+    if any((question.mode, leaf.name) in exact for leaf in question.wrong):
+        return False
     return all(leaf.name in proved and _near(leaf.found, leaf.expected) for leaf in question.wrong)
 
 

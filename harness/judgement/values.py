@@ -13,6 +13,8 @@ from harness.judgement.tolerance import REPLAYS, Sensitivity, blocks_of, epsilon
 from harness.judgement.verification import Comparison
 from harness.records import Finding
 
+#: The rule of comparisons to the last bit.
+EXACT = "exact arithmetic"
 #: An element whose bound is wider than this share of it could hide a fault; such elements prove nothing.
 _WIDEST_BOUND = 1e-2
 #: Unless a measured bound is asked for, this many units in the last place are no difference (FAULTS V21).
@@ -149,7 +151,7 @@ def _compare_floats(
     errors = _Errors(found, expected)
     free = 0.0 if exact else _FREE_ULPS * epsilon
     bound: _Bound = lambda block: free * block.magnitude  # noqa: E731
-    rule = "exact arithmetic" if exact else f"{_FREE_ULPS:g} units in the last place"
+    rule = EXACT if exact else f"{_FREE_ULPS:g} units in the last place"
     if not exact and errors.exceed(bound):
         rule, exceeded = "rounding", True
         # Where each op's rounding can be measured, a result of coarser arithmetic is wider by that, and others are not.

@@ -15,6 +15,7 @@ from harness.judgement.patterns import SKIPPED
 from harness.judgement.placement import gradient_ops, removed
 from harness.judgement.proving import is_rounding, only_rounding, refutations, with_proof
 from harness.judgement.runs import rows_alike, rows_of
+from harness.judgement.values import EXACT
 from harness.judgement.verification import PLACE_KINDS, VALUE_KINDS, Verification, describe
 from harness.plural import plural
 from harness.proof.claim import Proof
@@ -54,11 +55,12 @@ def conclude(
         gradient_ops=sum(gradient_ops(trace) for trace in examination.traces.values()),
         devices=tuple(sorted({str(op.device) for op in ops})),
     )
+    exact = {(each.mode, each.where) for each in judged.comparisons if each.rule == EXACT}
     explained, undecided = explain(
         examination.questions,
         refutations(proof),
         lambda finding: accepts(finding, (*acceptances, *standing)),
-        partial(is_rounding, proof),
+        partial(is_rounding, proof, exact),
     )
     # Of a reference whose runs differ, all else that could not be judged may be a consequence.
     judged.undecided[:] = undecided or judged.undecided

@@ -7,7 +7,6 @@ any selected test needs them. If all of those measure speedups, ``auto`` selects
 
 from __future__ import annotations
 
-import os
 import sys
 from collections.abc import Callable, Generator
 from dataclasses import asdict, dataclass, field
@@ -18,23 +17,25 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from harness import session as library_session
-from harness.pytest_plugin import annotate, gate, memory, speed
+from harness.pytest_plugin import annotate, gate, memory, modes, speed
 from harness.pytest_plugin.early import AfterImport
+from harness.pytest_plugin.requested import (
+    DEFAULT_DEVICES,
+    ENVIRONMENT_DEVICES,
+    INI_DEVICES,
+    OPTION_DEVICES,
+    project_for,
+    requested,
+)
 from harness.pytest_plugin.watch import Watch
 
 if TYPE_CHECKING:
     from harness.devices.device import Devices
-    from harness.devices.project import Project
     from harness.report.session import SessionTotals
 
-OPTION_MODES = "--harness-modes"
-OPTION_DEVICES = "--harness-devices"
 OPTION_REQUIRE = "--harness-require"
 OPTION_SHRINK = "--harness-shrink"
 OPTION_SAVE = "--harness-save"
-ENVIRONMENT_DEVICES = "HARNESS_DEVICES"
-INI_DEVICES = "harness_devices"
-DEFAULT_DEVICES = "auto"
 MARKER = "devices"
 _MARKER_HELP = (
     "devices(min=1, kind=None): the test needs at least `min` configured devices, and is skipped without them; `kind` "
@@ -43,8 +44,6 @@ _MARKER_HELP = (
 )
 #: All our fixtures use this one, so it shows that a test uses one of ours, even if a project overrides ``devices``.
 _FIXTURE = "_harness_devices"
-#: The fixture that has the mode of a test that runs once for each.
-_MODE = "_harness_mode"
 #: The attribute of a test report that carries the test's use of devices, from xdist's workers too.
 _REPORT = "harness"
 #: Both names under which this module can come in: as the entry point, and with ``-p`` or ``pytest_plugins``.
@@ -74,8 +73,6 @@ class _State:
 
 
 _STATE = pytest.StashKey[_State]()
-#: The modes that are tests of their own.
-_MODES = pytest.StashKey[list[str]]()
 
 
 def pytest_plugin_registered(plugin: object, manager: pytest.PytestPluginManager) -> None:
@@ -116,12 +113,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     annotate.add_options(group)
     speed.add_options(group)
     gate.add_options(group)
-    group.addoption(
-        OPTION_MODES,
-        metavar="MODES",
-        help="give a test that uses the fixture `verify` an id for each of these modes, such as eager,graph, so that "
-        "--lf and known failures can name them",
-    )
+    modes.add_option(group)
     parser.addini(INI_DEVICES, f"devices for this session, as for {OPTION_DEVICES}", default="")
 
 
@@ -129,11 +121,10 @@ def pytest_configure(config: pytest.Config) -> None:
     """Register the marker, and refuse a spec or a profile that is not valid before anything runs."""
     for line in (_MARKER_HELP, *memory.MARKER_HELP):
         config.addinivalue_line("markers", line)
-    if (modes := config.getoption(OPTION_MODES)) is not None:
-        config.stash[_MODES] = _known_modes(modes)
-    project = _project(config)
+    modes.register(config)
+    project = project_for(config)
     library_session.accept = project.accept if project is not None else ()
-    spec, origin = _requested(config, project)
+    spec, origin = requested(config, project)
     state = config.stash[_STATE] = _State(spec, origin)
     library_session.observers.append(state.watch.observe)
     library_session.devices = None if origin == "default" else spec
@@ -173,37 +164,6 @@ def pytest_unconfigure(config: pytest.Config) -> None:
         library_session.observers.remove(state.watch.observe)
         library_session.devices = library_session.root = None
         library_session.accept = ()
-
-
-def _project(config: pytest.Config) -> Project | None:
-    from harness.devices.project import project_of
-    from harness.errors import UsageError
-
-    try:
-        project = project_of(config.rootpath)
-        if project is not None and project.accept:
-            from harness.judgement.accepted import known_acceptances
-
-            known_acceptances(project.accept)
-    except UsageError as error:
-        raise pytest.UsageError(str(error)) from error
-    return project
-
-
-def _requested(config: pytest.Config, project: Project | None) -> tuple[str, str]:
-    """The spec, and where it comes from."""
-    if (given := config.getoption(OPTION_DEVICES)) is not None:
-        return str(given), OPTION_DEVICES
-    if given := os.environ.get(ENVIRONMENT_DEVICES):
-        return given, f"environment variable {ENVIRONMENT_DEVICES}"
-    if given := str(config.getini(INI_DEVICES)).strip():
-        folder = config.rootpath if config.inipath is None else config.inipath.parent
-        if given.endswith(".toml") and not given.startswith("@"):
-            given = str(folder / given)
-        return given, f"ini key {INI_DEVICES}"
-    if project is not None and "devices" in project.settings:
-        return project.settings["devices"], f"tool.harness in {project.file.name}"
-    return DEFAULT_DEVICES, "default"
 
 
 def pytest_report_header(config: pytest.Config) -> str:
@@ -321,27 +281,6 @@ def pytest_runtest_teardown(item: pytest.Item) -> Generator[None, Any, Any]:
     result = yield
     _note_start(item.config.stash[_STATE], f"{item.nodeid}; let this test use the fixture `devices`")
     return result
-
-
-def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
-    """Give each mode of a verification an id of its own, if that is asked for."""
-    modes = metafunc.config.stash.get(_MODES, None)
-    if modes is not None and "verify" in metafunc.fixturenames:
-        metafunc.parametrize(_MODE, modes, indirect=True, scope="session")
-
-
-def _known_modes(text: str) -> list[str]:
-    from harness.judgement.runs import MODES
-
-    given = [mode.strip() for mode in text.split(",")]
-    if not set(given) <= set(MODES) or len(set(given)) < len(given):
-        raise pytest.UsageError(f"{OPTION_MODES}={text}; accepted: one or more of {','.join(MODES)}")
-    return given
-
-
-@pytest.fixture(scope="session")
-def _harness_mode(request: pytest.FixtureRequest) -> str | None:
-    return getattr(request, "param", None)
 
 
 @pytest.fixture(scope="session")

@@ -132,43 +132,6 @@ def test_a_constant_that_no_argument_leads_to_is_no_work_of_python(devices: harn
     assert found.verdict is Verdict.PASS, found
 
 
-@pytest.mark.parametrize("python", ["goals of a whole argument", "goals of parts", "results in the middle"])
-def test_what_python_gets_and_hands_back_to_several_devices_is_found(python: str, devices: harness.Devices) -> None:
-    """No op reads what Python gets, and what the scopes read is new. Noise, and what is logged, are no such thing."""
-    weights, of_goal = tf.Variable(sample(6, 5, seed=2)), sample(5, 5, seed=3)
-    noise, log = sample(8, 6, seed=4), []
-
-    def program(x: Any, y: Any, of_python: bool = False, spread: bool = True) -> Any:
-        whole = np.split(np.tanh(y.numpy() @ of_goal), 2) if of_python and python.startswith("goals of a") else []
-        results = []
-        parts = [None, None] if whole else tf.split(y, 2)
-        for number, (device, rows, part) in enumerate(zip(devices[:2], tf.split(x, 2), parts, strict=True)):
-            with tf.device(device.name if spread else devices[0].name):
-                made = tf.matmul(rows + tf.constant(noise[4 * number : 4 * number + 4]), weights)
-                if of_python and python == "results in the middle":
-                    made = tf.constant(np.tanh(made.numpy()))
-                else:
-                    made = tf.tanh(made)
-                if of_python and part is not None and python == "goals of parts":
-                    goal = tf.constant(np.tanh(part.numpy() @ of_goal))
-                else:
-                    goal = tf.tanh(tf.matmul(part, of_goal)) if part is not None else whole[number]
-                results.append((made - goal) ** 2)
-                log.append(tf.reduce_mean(results[-1], 1).numpy())
-        return tf.concat(results, 0)
-
-    inputs = {"x": sample(8, 6), "y": sample(8, 5, seed=1)}
-
-    def reference(x: Any, y: Any) -> Any:
-        return program(x, y, spread=False)
-
-    found = _verify(lambda x, y: program(x, y, of_python=True), reference, inputs, devices, "eager")
-    assert _kinds(found) == {("eager", "op-placement")}
-    assert "NumPy or Python did the work" in found.reason
-    clean = _verify(program, reference, inputs, devices, "eager")
-    assert clean.verdict is Verdict.PASS, clean
-
-
 def test_a_window_of_numpy_beside_an_argument_that_is_not_read_is_no_work_of_python(devices: harness.Devices) -> None:
     def program(x: Any, teacher: Any, spread: bool = True) -> Any:
         results = []

@@ -284,18 +284,19 @@ def test_what_is_proved_and_off_by_rounding_is_a_warning(devices: Devices, monke
 
 
 def test_only_what_is_proved_and_near_is_rounding() -> None:
-    def judged(name: str, off: float, unsteady: bool = False) -> bool:
+    def judged(name: str, off: float, unsteady: bool = False, exact: frozenset[tuple[str, str]] = frozenset()) -> bool:
         want = np.linspace(-1.0, 1.0, 9, dtype="float32")
         leaf = SimpleNamespace(name=name, found=want + np.float32(off), expected=want)
         proof = Proof((ProofResult("output", True), ProofResult("other", False)))
-        question: Any = SimpleNamespace(wrong=[leaf], unsteady=unsteady)
-        return is_rounding(proof, question)
+        question: Any = SimpleNamespace(mode="graph", wrong=[leaf], unsteady=unsteady)
+        return is_rounding(proof, exact, question)
 
     assert judged("output", 1e-5)
     assert not judged("output", 1e-2)
     assert not judged("other", 1e-5)
     assert not judged("output", 1e-5, unsteady=True)
     assert not judged("output", float("nan"))
+    assert not judged("output", 1e-5, exact=frozenset({("graph", "output")}))
 
 
 def test_a_copy_of_a_program_does_not_change_what_is_sent_back_in_its_graph() -> None:

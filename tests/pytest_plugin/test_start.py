@@ -53,6 +53,8 @@ def test_unused_it_loads_nothing_but_itself(pytester: pytest.Pytester, monkeypat
         "harness.pytest_plugin.early",
         "harness.pytest_plugin.gate",
         "harness.pytest_plugin.memory",
+        "harness.pytest_plugin.modes",
+        "harness.pytest_plugin.requested",
         "harness.pytest_plugin.speed",
         "harness.pytest_plugin.watch",
         "harness.session",

@@ -43,7 +43,8 @@ from harness.devices.project import project_of
 from harness.devices.project_schema import HarnessTable
 from harness.devices.spec import spec_forms
 from harness.finding_kinds import KINDS as FINDING_KINDS
-from harness.pytest_plugin.plugin import DEFAULT_DEVICES, ENVIRONMENT_DEVICES, MARKER
+from harness.pytest_plugin.plugin import MARKER
+from harness.pytest_plugin.requested import DEFAULT_DEVICES, ENVIRONMENT_DEVICES
 from harness.records import ExitCode, Verdict
 
 BLOCKS = [block for page in pages() for block in blocks(page, read(page))]
