@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any, Protocol
+from typing import Any, Protocol, overload
 
 from harness.devices.device import Device, Devices
 from harness.evidence.trace import Trace
+from harness.evidence.tracing import Tracing
 from harness.judgement.verification import Verification
 from harness.speed.memory.memory import Memory
 from harness.speed.record import SpeedupRecord, Work
@@ -43,8 +44,10 @@ class Verify(Protocol):
 class Tracer(Protocol):
     """The fixture ``trace``: ``harness.trace``, with the devices configured."""
 
-    def __call__(self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Trace:
-        """Call the function and record what ran."""
+    @overload
+    def __call__(self) -> Tracing: ...
+    @overload
+    def __call__(self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Trace: ...
 
 
 class Speedup(Protocol):

@@ -24,6 +24,7 @@ from harness.judgement.state import distinct
 from harness.judgement.verification import VALUE_KINDS, Verification
 from harness.judgement.verify import verify
 from harness.lazy import tf
+from harness.proof.sentence import reach
 from harness.records import Verdict
 from harness.runner.users_error import one_line
 from harness.speed.estimate import paired_speedup
@@ -286,12 +287,11 @@ def judge(verification: Verification) -> tuple[Judgement, str]:
     for finding in failed:
         if finding.kind == "error":
             return "not comparable", finding.message
-    proof = verification.proof
-    if proof is not None and proof.proved:  # what values then differ by is rounding
-        scope = proof.scope if proof.scope.startswith("every") else f"every input of {proof.scope}"
-        return "proved", f"proved for {scope}"
     if any(finding.kind in VALUE_KINDS for finding in failed):
         return "wrong", verification.reason
+    proof = verification.proof
+    if proof is not None and proof.proved:
+        return "proved", f"proved for {reach(proof)}"
     if verification.verdict is Verdict.UNKNOWN:
         return "not comparable", verification.reason
     return "verified", verification.reason.partition(". ")[0]

@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 
 #: After so long, what is not proved yet counts as tested.
 _LIMIT_S = 60.0
+#: So many units in the last place of the largest element are few.
+_FEW_ULPS = 256.0
 #: The modes in which a graph is run; the first is the cheaper one to prove.
 _GRAPHS: tuple[Mode, ...] = ("graph", "dynamic")
 
@@ -114,16 +116,17 @@ def is_rounding(proof: Proof | None, exact: Set[tuple[str, str]], question: Diff
 
 
 def _near(found: Any, expected: Any) -> bool:
-    """Whether no element is off by more than the root of epsilon (3e-4 in float32) times the largest one.
+    """Whether no element is off by more than 256 units in the last place of the largest one (3e-5 of it in float32).
 
-    Rounding gives more than a few units in the last place where it changes the side of a kink, as of a ReLU at 0.
+    Rounding may give that, where it changes the side of a ReLU at 0. In half precision, the root of epsilon is less.
     """
     if found is None or expected is None or found.shape != expected.shape or found.dtype.kind not in "fV":
         return False
     have, want = wide(found), wide(expected)
     if not (np.isfinite(have).all() and np.isfinite(want).all()):
         return False
-    bound = float(np.sqrt(epsilon_of(expected.dtype))) * float(np.max(np.abs(want), initial=0.0))
+    epsilon = epsilon_of(expected.dtype)
+    bound = min(_FEW_ULPS * epsilon, float(np.sqrt(epsilon))) * float(np.max(np.abs(want), initial=0.0))
     return bool(np.max(np.abs(have - want), initial=0.0) <= bound)
 
 

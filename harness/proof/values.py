@@ -7,6 +7,7 @@ import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
+from hashlib import sha256
 from typing import Any
 
 import numpy as np
@@ -30,6 +31,8 @@ from harness.proof.terms import (
 
 #: A product of two sums is multiplied out only if it has at most this many terms.
 _TERMS = 64
+#: Bytes of a constant from which on its digest stands for it.
+_LARGE = 1 << 12
 
 
 @dataclass
@@ -205,7 +208,9 @@ class Values:
                 number = Fraction(int(array)) if dtype in BITS else snap(array[()], dtype)
                 return self.make({(): number}, shape, dtype)
         finite = array.dtype.kind not in "fc" or bool(np.all(np.isfinite(array)))
-        made = self.atom("const", array.tobytes(), (), array.shape, dtype, value=array, total=finite)
+        # Of a large one no copy is held.
+        key = array.tobytes() if array.nbytes <= _LARGE else sha256(array.reshape(-1).view(np.uint8)).digest()
+        made = self.atom("const", key, (), array.shape, dtype, value=array, total=finite)
         return self.make({(made.id,): Fraction(1)}, shape, dtype)
 
     def numbers(self, array: Any, dtype: str) -> Poly:

@@ -279,7 +279,7 @@ def test_what_is_proved_and_off_by_rounding_is_a_warning(devices: Devices, monke
     inputs = {"x": array(400, 50)}
     verification = verify(towers, loss, inputs, **options)
     assert verification.verdict is Verdict.WARN, verification
-    assert "Rounding alone explains what differs" in verification.findings[0].message
+    assert "proved equal in real arithmetic, and off by at most 256 units" in verification.findings[0].message
     assert verify(towers, loss, inputs, prove=False, **options).verdict is Verdict.FAIL
 
 
@@ -292,7 +292,7 @@ def test_only_what_is_proved_and_near_is_rounding() -> None:
         return is_rounding(proof, exact, question)
 
     assert judged("output", 1e-5)
-    assert not judged("output", 1e-2)
+    assert not judged("output", 1e-4)
     assert not judged("other", 1e-5)
     assert not judged("output", 1e-5, unsteady=True)
     assert not judged("output", float("nan"))

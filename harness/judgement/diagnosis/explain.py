@@ -20,8 +20,8 @@ from harness.judgement.verification import PLACE_KINDS, describe
 from harness.records import Finding, Verdict
 
 _ROUNDED = (
-    "rounding alone explains what differs: the results are proved equal in real arithmetic, and are off by little, as "
-    "where rounding changes the side of a ReLU at 0"
+    "the results are proved equal in real arithmetic, and off by at most 256 units in the last place of the largest: "
+    "by rounding, as where it changes the side of a ReLU at 0, or by a kernel that is less precise"
 )
 #: The lines in a message: ``(towers.py:41, called at towers.py:60)``.
 _LINES = re.compile(r" \([^()]*:\d[^()]*\)")
