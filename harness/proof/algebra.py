@@ -88,9 +88,8 @@ class Algebra(Axes):
                 for part in atom.args:
                     total = self.add(total, self.sum(part, axes))
                 return total
-            if atom.op == "Sum":
-                left = [k for k in range(len(atom.args[0].shape)) if k not in atom.attrs]
-                return self.sum(atom.args[0], (*atom.attrs, *(left[k] for k in axes)))
+            if (inner := self._sum_within(atom, axes, shape)) is not None:
+                return inner
             if atom.op in ("Reshape", "Transpose") and len(axes) == len(p.shape):
                 return self.sum(atom.args[0], range(len(atom.args[0].shape)))
         others = [k for k in range(len(p.shape)) if k not in axes]
@@ -98,6 +97,34 @@ class Algebra(Axes):
         maps += [((k,), SUM) for k in axes]
         form = Form(maps, (), lambda whole: self.sum(whole[0], axes), total=True)
         return self.apply("Sum", axes, [p], shape, p.dtype, form)
+
+    def _sum_within(self, atom: Atom, axes: tuple[int, ...], shape: Sequence[Any]) -> Poly | None:
+        """The sum of a sum, or of what only has other axes of size 1, or of rows of these, as the sum of what it has.
+
+        So one sum has one form.
+        """
+        ranges: Sequence[tuple[int, tuple[Any, Any]]] = ()
+        if atom.op == "slice":
+            alone = self.alone(atom.args[0])
+            if alone is None:
+                return None
+            ranges, atom = atom.attrs, alone
+        if atom.op not in ("Sum", "Reshape"):
+            return None
+        (inner,) = atom.args
+        if atom.op == "Sum":
+            moved = dict(enumerate(k for k in range(len(inner.shape)) if k not in atom.attrs))
+        else:
+            before, after = ([k for k, size in enumerate(each) if size != 1] for each in (inner.shape, atom.shape))
+            moved = dict(zip(after, before, strict=False))
+            if [inner.shape[k] for k in before] != [atom.shape[k] for k in after]:
+                return None
+        if any(k not in moved for k, _ in ranges):
+            return None
+        for k, place in ranges:
+            inner = self.slice(inner, moved[k], *place)
+        over = [*(atom.attrs if atom.op == "Sum" else ()), *(moved[k] for k in axes if k in moved)]
+        return self.reshape(self.sum(inner, over), shape)
 
     # -- any operation
 

@@ -9,7 +9,7 @@ from typing import Any
 
 from harness.proof.rows import Rows
 from harness.proof.sizes import Size, product
-from harness.proof.terms import Atom, Form, Map, Poly, Shape, replaced
+from harness.proof.terms import BITS, Atom, Form, Map, Poly, Shape, replaced
 
 Block = tuple[tuple[int, int], tuple[int, int]]
 
@@ -43,6 +43,8 @@ class Axes(Rows):
             return p
         if product(shape) != product(p.shape):
             raise ValueError(f"a reshape of {p.shape} to {shape}")
+        if 0 in shape:
+            return self.zeros(shape, p.dtype)
         if p.terms and p.terms[0][0] and (value := self.value(p)) is not None:
             made = value.reshape(shape)
             return self.numbers(made, p.dtype) if made.dtype == object else self.const(made)
@@ -55,8 +57,12 @@ class Axes(Rows):
                 for i, own in zip(mono, owns, strict=True):
                     made = self.mul(made, self._reshaped(self.atoms[i], own or ()))
             else:
-                one = self._reshape(self.make({mono: Fraction(1)}, p.shape, p.dtype), shape)
-                made = self.scale(one, coef)
+                one = self.make({mono: Fraction(1)}, p.shape, p.dtype)
+                value = self.value(one) if p.dtype in BITS else None
+                if value is None or value.dtype == object:
+                    made = self.scale(self._reshape(one, shape), coef)
+                else:
+                    made = self.scale(self.const(value.reshape(shape)), coef)
             total = self.add(total, self.broadcast(made, shape))
         return total
 
@@ -84,7 +90,14 @@ class Axes(Rows):
         if atom.op == "Reshape":
             return self.reshape(atom.args[0], shape)
         if atom.op == "part":
-            return self.after(("reshape", shape), atom, lambda q: self.reshape(q, shape), shape, atom.dtype)
+            return self.after(
+                ("reshape", shape),
+                atom,
+                lambda q: self.reshape(q, shape),
+                shape,
+                atom.dtype,
+                of_row=lambda q: self.reshape(q, (1, *shape)),
+            )
         return self._reshape(self.of(atom), shape)
 
     def _reshape(self, p: Poly, shape: Shape) -> Poly:
@@ -94,7 +107,8 @@ class Axes(Rows):
             if got is None or rows is None or size == 0:
                 continue
             (start, end, n), whole = rows, got[1]
-            for o, new in enumerate(shape):
+            # Before an axis with as many rows, none in which rows are joined.
+            for o, new in sorted(enumerate(shape), key=lambda axis: axis[1] != size):
                 if new == 0 or product(shape[:o]) != product(p.shape[:k]):
                     continue
                 times = _times(new, size)
@@ -109,6 +123,13 @@ class Axes(Rows):
                     continue
                 return self.slice(self.reshape(whole, replaced(shape, o, full)), o, *place)
         return self.of(self.atom("Reshape", (), (p,), shape, p.dtype))
+
+    def row_of_part(self, p: Poly) -> Poly:
+        """The same where what one row gives of a sum over rows is that row, reshaped."""
+        if not self.has_parts(p):
+            return p
+        row = self.unsummed(self.broadcast(p, (1, *p.shape)))
+        return p if self.has_parts(row) else self.reshape(row, p.shape)
 
     def transpose(self, p: Poly, perm: Sequence[int]) -> Poly:
         """The axes in another order."""

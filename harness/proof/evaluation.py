@@ -100,8 +100,9 @@ class Evaluation(ABC):
     alg: Algebra
     #: The values of variables that were assigned.
     state: dict[Ref, Poly] = field(default_factory=dict)
-    #: How many loops the evaluation is in.
+    #: How many loops the evaluation is in, and how many branches that may not be taken.
     level: int = 0
+    undecided: int = 0
 
     @abstractmethod
     def graph(self, graph: Any, given: Sequence[Any]) -> list[Any]:

@@ -13,7 +13,7 @@ from harness.proof.evaluation import Chosen, Elementwise, Evaluation, Lost, Ref,
 from harness.proof.inference import variable_shape
 from harness.proof.loops import run_while
 from harness.proof.rules.sizes_of import depends_on_rows, of_sizes
-from harness.proof.rules.table import FOR_COMPLEX, TABLE
+from harness.proof.rules.table import FOR_COMPLEX, OF_ROWS, TABLE
 from harness.proof.sizes import Indivisible, Unprovable
 from harness.proof.terms import FLOATS, Form, Poly
 
@@ -120,6 +120,9 @@ class Run(Evaluation):
             return known
         if rule is None:
             return self._opaque(op, args)
+        times_number = op.type in ("Mul", "Div", "RealDiv") and any(map(self.alg.is_number, args))
+        if op.type in OF_ROWS and not times_number:
+            args = [self.alg.row_of_part(arg) if isinstance(arg, Poly) else arg for arg in args]
         if isinstance(rule, Rule):
             return self.by_rule(op, args, rule)
         if isinstance(rule, Elementwise):
@@ -186,11 +189,13 @@ def _if(run: Run, op: Any, condition: Poly, *args: Any) -> list[Any]:
         raise Unprovable("a condition that is no scalar of type bool")
     before = dict(run.state)
     branches = []
+    run.undecided += 1
     for name, taken in _BY_NAME.items():
         run.state.clear()
         run.state.update(before)
         known = [_within(arg, condition, taken) for arg in args]
         branches.append((run.graph(body_of(op, name), known), dict(run.state)))
+    run.undecided -= 1
     (first, one), (second, other) = branches
     run.state.clear()
     changed: dict[Ref, Any] = {}
@@ -222,10 +227,10 @@ def _chosen(run: Run, condition: Poly, one: Any, other: Any) -> Any:
         return Chosen("branches with results of two shapes", condition, one, other)
     if one.dtype not in FLOATS:
         return run.alg.elementwise("SelectV2", (), [condition, one, other], one.dtype, Form(total=True))
-    # With m as 1 or 0: m one + (1 - m) other, in which parts of either join.
+    # With m as 1 or 0: other + m one - m other, in which parts of either join.
     number = run.alg.elementwise("Taken", (), [condition], one.dtype, Form(total=True))
-    rest = run.alg.add(run.alg.number(1, (), one.dtype), number, -1)
-    return run.alg.add(run.alg.mul(number, one), run.alg.mul(rest, other))
+    first, second = (run.alg.mul(number, each) for each in (one, other))
+    return run.alg.add(run.alg.add(other, first), second, -1)
 
 
 def _case(run: Run, op: Any, index: Poly, *args: Any) -> list[Any]:

@@ -52,6 +52,11 @@ class Rows(Values):
             return None, p
         return found, self.make(terms, replaced(p.shape, k, found[2]), p.dtype)
 
+    def is_row(self, p: Poly) -> bool:
+        """Whether a value of one row is that row of a larger value."""
+        got = self.unslice(p, 0)
+        return got is not None and got[0] is not None
+
     def unpart(self, p: Poly, place: Place) -> Poly | None:
         """The sum of which ``p`` is the part that the rows ``place`` give, or None."""
         total = self.zeros(p.shape, p.dtype)

@@ -92,9 +92,10 @@ class Values:
         return self.make({}, shape, dtype)
 
     def make(self, terms: Mapping[Mono, Any], shape: Sequence[Any], dtype: str) -> Poly:
-        """The sum of these terms. 0 times what is not defined everywhere is kept."""
-        kept = {m: c for m, c in terms.items() if c or any(self.atoms[i].partial for i in m)}
+        """The sum of these terms. 0 times what is not defined everywhere is kept. What has no elements is one value."""
         shape = tuple(shape)
+        terms = {} if 0 in shape else terms
+        kept = {m: c for m, c in terms.items() if c or any(self.atoms[i].partial for i in m)}
         if dtype in BITS:
             kept = {m: w for m, c in kept.items() if (w := wrapped(c, dtype)) or not c}
         if any(self.atoms[i].op == "part" for mono in kept for i in mono):
@@ -149,12 +150,26 @@ class Values:
         made = self.atom("part", (base.id, start, end, size), (), shape, dtype, total=not base.partial)
         return self.of(made)
 
-    def after(self, name: Any, atom: Atom, fn: Callable[[Poly], Poly], shape: Sequence[Any], dtype: str) -> Poly:
-        """A linear function of a part is a part of that function of the sum. ``name`` tells functions apart."""
+    def after(
+        self,
+        name: Any,
+        atom: Atom,
+        fn: Callable[[Poly], Poly],
+        shape: Sequence[Any],
+        dtype: str,
+        *,
+        of_row: Callable[[Poly], Poly] | None = None,
+    ) -> Poly:
+        """A linear function of a part is a part of that function of the sum. ``name`` tells functions apart.
+
+        ``of_row`` is the function of one row.
+        """
         before, start, end, size = atom.attrs
         own = self.bases[before]
         key = ("after", name, before, tuple(shape), dtype)
-        base = self.base(key, lambda: fn(own.full()), partial=own.partial)
+        whole_row = own.row
+        row = (lambda at: of_row(whole_row(at))) if whole_row is not None and of_row is not None else None
+        base = self.base(key, lambda: fn(own.full()), partial=own.partial, row=row)
         return self.part(base, start, end, size, shape, dtype)
 
     # -- looking at values
@@ -178,6 +193,16 @@ class Values:
     def has_parts(self, p: Poly) -> bool:
         """Whether there are parts of sums in a value."""
         return any(self.atoms[i].op == "part" for mono, _ in p.terms for i in mono)
+
+    def are_of_same_rows(self, values: Iterable[Poly]) -> bool:
+        """Whether there are parts of sums in each value, all of the same rows."""
+        found = [{self.atoms[i].attrs[1:] for m, _ in p.terms for i in m if self.atoms[i].op == "part"} for p in values]
+        return all(found) and len(set().union(*found)) == 1
+
+    @staticmethod
+    def is_number(p: Poly) -> bool:
+        """Whether a value is the same number everywhere."""
+        return all(not mono for mono, _ in p.terms)
 
     def own_shape(self, mono: Iterable[int]) -> Shape:
         """The shape of a product of atoms."""

@@ -339,3 +339,34 @@ def batch_norm_in_inference(devices: Any) -> Pair:
 def mapped_rows(devices: Any) -> Pair:
     model = lambda x: tf.transpose(tf.map_fn(lambda column: tf.tanh(column) * 2.0, tf.transpose(x)))
     return Pair(sharded(model, devices), model, {"x": array(8, 5)})
+
+
+@pair
+def lookups_in_each_row(devices: Any) -> Pair:
+    w = variable(5, 6)
+
+    def model(x: Any, ids: Any) -> Any:
+        return tf.gather(x @ w, ids, batch_dims=1) * 2.0
+
+    ids = np.random.default_rng(1).integers(0, 6, (8, 3)).astype("int32")
+    return Pair(sharded(model, devices, [3, 1, 3, 1]), model, {"x": array(8, 5), "ids": ids}, [w], True)
+
+
+@pair
+def shards_of_one_row(devices: Any) -> Pair:
+    w, gain, bias = variable(5, 3), variable(3, seed=1), variable(3, seed=2)
+
+    def model(x: Any) -> Any:
+        return tf.tanh(tf.tanh(x @ w) * gain + bias)
+
+    return Pair(sharded(model, devices), model, {"x": array(4, 2, 5)}, [w, gain, bias], True)
+
+
+@pair
+def a_shard_of_no_rows(devices: Any) -> Pair:
+    w = variable(5, 3)
+
+    def model(x: Any) -> Any:
+        return tf.nn.softmax(tf.reshape(x @ w, [-1, 3]))
+
+    return Pair(sharded(model, devices, [3, 0, 2, 0]), model, {"x": array(5, 1, 5)}, [w], True)

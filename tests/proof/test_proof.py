@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 import tensorflow as tf
 from changed_graphs import NOWHERE, Mutant
-from more_near_misses import NEAR_MISSES
 from mutants import Subject, mutants
+from near_misses_of_rows import NEAR_MISSES
 from pairs_of_loops_and_shards import PAIRS
 from proof_pairs import array, variable
 from variants import number_of_commit

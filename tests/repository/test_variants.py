@@ -123,15 +123,28 @@ def test_a_rotated_case_changes_its_environment_with_each_of_its_turns() -> None
     assert sorted(itertools.chain(*chosen)) == ["kernels", "long", "softgpu"]
 
 
-def test_what_differs_between_kernels_and_devices_runs_in_each_and_the_rest_now_and_then() -> None:
+def test_what_depends_on_kernels_and_devices_runs_in_each_environment_in_turn() -> None:
+    file = "judgement/test_verify.py"
+    for name in NAMES:
+        chosen = [environments(file, name, "plain", number) for number in range(4, 7)]
+        assert sorted(chosen) == [["kernels"], ["softgpu"], ["unit"]], name
+        both = [environments("programs/test_generated_programs.py", name, "plain", number) for number in (4, 5)]
+        assert sorted(both) == [["softgpu"], ["unit"]], name
+    assert variants.runs_in("unit", file, "x", "plain", "all")
+    assert variants.runs_in("softgpu", file, "x", "plain", "all")
+
+
+def test_of_what_takes_long_plain_tox_runs_a_half_and_the_rest_is_repeated_now_and_then() -> None:
     for number in (4, 5):
-        assert environments("judgement/test_verify.py", "x", "plain", number) == ["unit", "kernels", "softgpu"]
-        assert environments("report/test_x.py", "x", "plain", number) == ["unit"]
+        assert environments("fleet/test_x.py", "x", "plain", number) == ["unit"]
     for file, kind in (("report/test_x.py", "variant"), ("distribute/test_mirrored.py", "long")):
         assert sorted(environments(file, "x", kind, number) for number in (4, 5)) == [[], ["long"]]
+    assert sorted(environments("speed/test_x.py", "x", "plain", number) for number in (4, 5)) == [[], ["unit"]]
     for name in NAMES:
-        again = [environments(FILE, name, "plain", number)[1:] for number in range(4, 12)]
-        assert sorted(itertools.chain(*again)) == ["kernels", "softgpu"], name
+        chosen = [environments(FILE, name, "plain", number) for number in range(4, 12)]
+        assert sorted(chosen) == [[], [], ["kernels"], ["softgpu"], *4 * [["unit"]]], name
+        assert all(("unit" in each) != ("unit" in other) for each, other in itertools.pairwise(chosen))
+    assert variants.runs_in("unit", FILE, NAMES[0], "plain", "all")
 
 
 def test_the_long_tests_of_a_file_run_in_one_environment() -> None:
@@ -144,7 +157,10 @@ def test_the_long_tests_of_a_file_run_in_one_environment() -> None:
 
 
 def test_every_folder_and_file_that_is_named_is_there() -> None:
-    named = {name for folders in variants.ENVIRONMENTS.values() for name in folders} | {*variants.IN_EACH}
+    named = {name for folders in variants.ENVIRONMENTS.values() for name in folders} | {
+        *variants.IN_TURN,
+        *variants.HALVED,
+    }
     assert [name for name in named if not (Path(__file__).parents[1] / name).exists()] == []
 
 

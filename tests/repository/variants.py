@@ -10,9 +10,12 @@ Where each case of a test takes long, its author names the cases that plain tox 
 
 A variant runs in one environment at most per commit: on logical CPUs (``long``), with TensorFlow's own kernels
 (``kernels``) or on software GPUs (``softgpu``). A hash of its name and the number of the commit choose which. It rests
-in every second commit, so that six in succession run it in each. Long tests rest likewise. ``kernels`` and ``softgpu``
-also run those tests of plain tox again that depend on kernels and devices (``IN_EACH``); of the others a commit runs an
-eighth in each, so that eight in succession run all in both.
+in every second commit, so that six in succession run it in each. Long tests rest likewise.
+
+Of plain tests, those that depend on kernels and devices (``IN_TURN``) run in one environment per commit: in plain tox,
+in ``kernels`` or in ``softgpu``. Of the others a commit runs an eighth in each of the last two, so that eight in
+succession run all in both. Those that take long together (``HALVED``) run in plain tox in every second commit.
+
 The header of a session has the number: ``HARNESS_VARIANTS=NUMBER`` repeats its choice, and with
 ``HARNESS_VARIANTS=all`` an environment runs all that it can. Without ``--environment``, pytest runs every case.
 """
@@ -44,14 +47,20 @@ ENVIRONMENTS: dict[str, tuple[str, ...]] = {
         "programs/test_generated_towers.py",
     ),
 }  # fmt: skip
+_OF_PLAIN_TESTS = ("unit", "kernels", "softgpu")
 _OF_VARIANTS = ("long", "kernels", "softgpu")
 _OF_LONG_TESTS = ("long", "kernels")
 #: No environment runs it in this commit, except plain tox, which runs all plain tests.
 _RESTS = "unit"
 #: Six of eight commits run a test of plain tox in plain tox alone.
 _OF_REPETITIONS = ("kernels", *3 * (_RESTS,), "softgpu", *3 * (_RESTS,))
+#: Below these, plain tests take minutes together.
+HALVED = (
+    "browser", "checking", "cli", "distribute", "faults", "hardware", "judgement", "parallel", "proof", "pytest_plugin",
+    "report", "repository/test_docs.py", "softgpu", "speed", "strategies",
+)  # fmt: skip
 #: Evidence, values, placement, one fault of each class, and generated programs depend on kernels and devices.
-IN_EACH = (
+IN_TURN = (
     "evidence", "faults/test_planted_faults.py", "programs",
     "judgement/test_coarse_arithmetic.py", "judgement/test_idle_devices.py", "judgement/test_odd_devices.py",
     "judgement/test_parts_and_places.py", "judgement/test_places_of_findings.py",
@@ -98,13 +107,19 @@ def runs_in(environment: str, file: str, name: str, kind: str, turn: _Choice, co
     """
     if not _is_below(file, ENVIRONMENTS[environment]):
         return False
+    if kind == "plain" and turn != "all" and _is_below(file, IN_TURN):
+        able = [each for each in _OF_PLAIN_TESTS if _is_below(file, ENVIRONMENTS[each])]
+        return environment_of(name, able, turn) == environment
     if environment == "unit":
-        return kind == "plain"
+        if kind != "plain" or turn == "all" or not _is_below(file, HALVED):
+            return kind == "plain"
+        # It rests in the commits in which another environment may repeat it.
+        return environment_of(name, ("rests", "runs"), turn) == "runs"
     if environment == "long" and kind == "plain":
         return False
     if environment not in {"long": _OF_LONG_TESTS, "variant": _OF_VARIANTS, "plain": _OF_REPETITIONS}[kind]:
         return False
-    if turn == "all" or (kind == "plain" and _is_below(file, IN_EACH)):
+    if turn == "all":
         return True
     if kind == "plain":
         return environment_of(name, _OF_REPETITIONS, turn) == environment
@@ -177,7 +192,7 @@ class _Workers:
 
 
 def pytest_report_header(config: pytest.Config) -> str | None:
-    if _CHOICE not in config.stash or config.getoption("environment") == "unit":
+    if _CHOICE not in config.stash:
         return None
     choice = config.stash[_CHOICE]
     return f"variants: {_VARIABLE}={choice} repeats the choice of this session, {_VARIABLE}=all runs all"

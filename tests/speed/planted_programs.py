@@ -57,6 +57,22 @@ class Towers:
 
         return tf.function(self.outputs)  # type: ignore[no-any-return]
 
+    def uneven(self) -> Program:
+        """The first tower gets four times as much."""
+        import tensorflow as tf
+
+        def program() -> list[Any]:
+            found = []
+            for times, device, variable in zip((4, 1), self.devices, self.variables, strict=True):
+                with tf.device(device.name):
+                    product = tf.tile(variable.read_value(), [times, 1])
+                    for _ in range(4):
+                        product = tf.tanh(tf.matmul(product, variable))
+                    found.append(product)
+            return found
+
+        return tf.function(program)  # type: ignore[no-any-return]
+
     def eager(self) -> Program:
         """One Python thread starts op after op."""
         return self.outputs

@@ -36,6 +36,11 @@ PLANTED: dict[str, tuple[Profile, Profile, tuple[str, ...]]] = {
         profile(independent_share=0.9),
         ("2 devices compute in turns", "microbatches"),
     ),
+    "uneven-work": (
+        profile(times(0, compute_ns=90 * MS), times(1, compute_ns=20 * MS, waiting_ns=70 * MS)),
+        profile(times(0, compute_ns=90 * MS), times(1, compute_ns=50 * MS)),
+        ("CPU:0 computes for 9 ms, CPU:1 for 2 ms", "about 3.5 of its 10 ms less", 'shares="auto"'),
+    ),
     "host-copies": (
         profile(times(0), times(1, transfer_ns=40 * MS)),
         profile(times(0), times(1, transfer_ns=20 * MS)),
@@ -105,6 +110,24 @@ def test_where_much_is_unattributed_nothing_is_said_of_towers_or_of_too_little_w
     serial = profile(overlap_share=0.0, possible_overlap_share=0.45, host=replace(HOST, alone_ns=70 * MS))
     assert {cause.kind for cause in causes_of(serial)} == {"towers-serialised", "too-little-work"}
     assert causes_of(replace(serial, unattributed_ns=60 * MS, unattributed_ops=40)) == ()
+
+
+def test_a_stage_with_more_ops_is_to_be_cut_elsewhere_and_stages_in_turns_are_dependent() -> None:
+    stages = times(0, compute_ns=80 * MS, forward_ops=20), times(1, compute_ns=20 * MS, forward_ops=4, gradient_ops=3)
+    (cause,) = causes_of(profile(*stages))
+    assert cause.kind == "uneven-work"
+    assert "They run 25 and 7 ops of a call: cut the stages elsewhere" in cause.sentence
+    assert [each.kind for each in causes_of(profile(*stages, independent_share=0.0))] == ["dependent-work"]
+    short = [times(index, compute_ns=ns * MS) for index, ns in enumerate((9, 2))]
+    assert causes_of(profile(*short)) == ()  # a call would not be a tenth shorter
+
+
+def test_devices_that_share_no_cores_are_compared_more_closely_and_by_the_least_of_each() -> None:
+    devices = times(0, compute_ns=80 * MS), times(1, compute_ns=50 * MS)
+    assert causes_of(profile(*devices)) == ()
+    assert [each.kind for each in causes_of(profile(*devices, spec="gpu:2"))] == ["uneven-work"]
+    waited = replace(devices[0], least_compute_ns=52 * MS), replace(devices[1], least_compute_ns=49 * MS)
+    assert causes_of(profile(*waited, spec="gpu:2")) == ()
 
 
 def test_time_that_tracing_and_waiting_for_data_explain_is_no_lack_of_work() -> None:

@@ -21,6 +21,7 @@ CAUSES = (
     ("traced_anew", "retracing", "`scaled` was traced again in 8 of 8 calls"),
     ("slow input", "input-bound", "calls wait for the next batch"),
     ("little_work", "too-little-work", "all devices are idle while"),
+    ("uneven", "uneven-work", "CPU:0 has more of the batch, or is slower"),
 )
 #: Other work on the machine can make one device seem to do all the computing. A program is then profiled again.
 _TRIES = 4
@@ -56,6 +57,7 @@ def profile_all() -> None:
         "slow input": towers.slow_input(slow=True),
         "fast input": towers.slow_input(slow=False),
         "little_work": towers.little_work(),
+        "uneven": towers.uneven(),
     }
     seen, wanted = {}, {name: kind for name, kind, _ in CAUSES}
     with tempfile.TemporaryDirectory() as folder:
@@ -113,8 +115,11 @@ def test_each_planted_cause_is_named(seen: dict[str, Any], program: str, kind: s
         ("in turns", {"towers-serialised"}),
         ("in turns, eager", {"towers-serialised"}),
         *((name, {"dependent-work"}) for name in ("eager", "read_between", "one_after_the_other", "backward beside")),
-        ("side_by_side", {"dependent-work", "backward-on-one-device", "host-copies", "retracing", "input-bound"}),
-        ("backward beside", {"backward-on-one-device", "host-copies", "retracing", "input-bound"}),
+        (
+            "side_by_side",
+            {"uneven-work", "dependent-work", "backward-on-one-device", "host-copies", "retracing", "input-bound"},
+        ),
+        ("backward beside", {"uneven-work", "backward-on-one-device", "host-copies", "retracing", "input-bound"}),
         ("fast input", {"backward-on-one-device", "host-copies", "retracing", "input-bound"}),
     ],
 )

@@ -8,8 +8,9 @@ from typing import Any
 import numpy as np
 
 from harness.proof.evaluation import Entry, Evaluation, Rule
+from harness.proof.rules.moves import reshaped
 from harness.proof.rules.reductions import rows_but
-from harness.proof.sizes import Unprovable
+from harness.proof.sizes import Unprovable, product
 from harness.proof.terms import BITS, SUM, Form, Map, Poly
 
 
@@ -38,6 +39,11 @@ def gather(ev: Evaluation, table: Poly, ids: Poly, axis: int, batch: int) -> Pol
     maps += [((k, None), k) for k in range(batch, axis)]
     maps += [((k, None), k + rank - batch - 1) for k in range(axis + 1, len(table.shape))]
     form = Form(maps, (0,), lambda whole: gather(ev, whole[0], whole[1], axis, batch), total=True)
+    # Numbers outside of the table are an error, if the lookup is made.
+    if batch and isinstance(table.shape[axis], int) and not ev.level and not ev.undecided:
+        rows, each = product(ids.shape[:batch]), product(ids.shape[batch:])
+        key = ("in range", ev.alg.reshape(ids, (rows * each,)).id, rows, table.shape[axis])
+        ev.alg.done[key] = ev.alg.reshape(ids, (rows, each))
     return ev.alg.apply("Gather", (axis, batch), [table, ids], shape, table.dtype, form)
 
 
@@ -71,6 +77,46 @@ def _segments_shape(ev: Evaluation, op: Any, args: Sequence[Poly]) -> Sequence[A
     return (*ev.ints(args[2]), *args[0].shape[len(args[1].shape) :])
 
 
+_SEGMENTS = Rule(_segments, (0,), only_shape=(2,), total=True, shape=_segments_shape)
+
+
+def _segment_sum(ev: Evaluation, op: Any, values: Poly, ids: Poly, count: Poly) -> Any:
+    """A sum by segment numbers; row by row, where these are numbers within each row, and the rows follow each other.
+
+    So is the gradient of a lookup in each row, which adds to the numbers where the row begins.
+    """
+    if (found := _rows_of_numbers(ev, ids, count)) is None:
+        return ev.by_rule(op, [ev.alg.row_of_part(values), ids, count], _SEGMENTS)
+    within, size = found
+    rows, rest = within.shape[0], values.shape[1:]
+    own = reshaped(ev, values, (*within.shape, *rest))
+    maps: list[Map] = [((0, 0), 0), *(((k, None), k) for k in range(2, len(own.shape)))]
+    form = Form(maps, (0,), total=True)
+    made = ev.alg.apply("SegmentsOfRows", size, [own, within], (rows, size, *rest), values.dtype, form)
+    return reshaped(ev, made, (rows * size, *rest))
+
+
+def _rows_of_numbers(ev: Evaluation, ids: Poly, count: Poly) -> tuple[Poly, int] | None:
+    """(the numbers within each row, how many a row has), where ``ids`` are these plus where each row begins."""
+    many = ev.alg.value(count)
+    if len(ids.shape) != 1 or many is None or many.dtype == object:
+        return None
+    for mono, coef in [*ids.terms, ((), 0)]:  # of a single row, nothing is added
+        starts = ev.alg.value(ev.alg.make({mono: coef}, ids.shape, ids.dtype))
+        if starts is None or starts.dtype == object:
+            continue
+        size = int(starts[starts > 0].min(initial=int(many)))
+        rows = int(many) // size if size else 0
+        if not rows or int(many) % size or ids.shape[0] % rows:
+            continue
+        if np.array_equal(starts, np.repeat(np.arange(rows) * size, ids.shape[0] // rows)):
+            terms = {m: c for m, c in ids.terms if m != mono or not coef}
+            within = ev.alg.make(terms, ids.shape, ids.dtype)
+            if (found := ev.alg.done.get(("in range", within.id, rows, size))) is not None:
+                return found, size
+    return None
+
+
 def _scatter(op: Any, args: Sequence[Poly], index: int) -> list[Map]:
     return [((k, k), SUM) for k in range(len(args[0].shape) - 1)]
 
@@ -84,7 +130,7 @@ RULES: dict[str, Entry] = {
     "ResourceGather": _resource_gather,
     "OneHot": _one_hot,
     "DenseBincount": _bincount,
-    "UnsortedSegmentSum": Rule(_segments, (0,), only_shape=(2,), total=True, shape=_segments_shape),
+    "UnsortedSegmentSum": _segment_sum,
     "ScatterNd": Rule(_scatter, (1,), only_shape=(2,), total=True, shape=lambda ev, op, args: ev.ints(args[2])),
     "TopKV2": Rule(rows_but(-1), total=True),
     "MatrixBandPart": Rule(_band, (0,), total=True),

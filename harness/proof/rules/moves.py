@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
 
-from harness.proof.evaluation import Entry, Evaluation
+from harness.proof.evaluation import Entry, Evaluation, is_float
 from harness.proof.sizes import Size, Unprovable, less, product
 from harness.proof.terms import Form, Map, Poly, replaced
 
@@ -19,15 +19,25 @@ def _reshape(ev: Evaluation, op: Any, x: Poly, shape: Poly) -> Poly:
         known = product(size for size in wanted if size != -1)
         total = product(x.shape)
         if known == 0:
-            raise Unprovable("a reshape of no elements")
+            if not op.outputs[0].shape.is_fully_defined():
+                raise Unprovable("a reshape of no elements")
+            return ev.alg.zeros(tuple(op.outputs[0].shape), x.dtype)
         if isinstance(known, Size) and not isinstance(total, Size):
             raise Unprovable("a reshape that depends on the number of rows")
         wanted[wanted.index(-1)] = total // known
+    return reshaped(ev, x, wanted)
+
+
+def reshaped(ev: Evaluation, x: Poly, wanted: Sequence[Any]) -> Poly:
+    """A reshape, in which a row of a larger value and the part that it gives of the sum of all are one."""
+    gone = len(x.shape) - len(wanted)
     if tuple(wanted[1:]) == x.shape and ev.alg.has_parts(x):
         # The sum over an axis of one row, with this axis put back, as in gradients of what is broadcast: that row.
         rows = ev.alg.unsummed(ev.alg.broadcast(x, wanted))
         if not ev.alg.has_parts(rows):
             return rows
+    if gone > 0 and x.shape == ((1,) * gone + tuple(wanted)) and wanted[:1] != [1] and is_float(x) and ev.alg.is_row(x):
+        return ev.alg.sum(x, range(gone))
     return ev.alg.reshape(x, wanted)
 
 
@@ -65,6 +75,8 @@ def _unpack(ev: Evaluation, op: Any, x: Poly) -> list[Poly]:
 
 def _concat(ev: Evaluation, op: Any, *args: Poly) -> Poly:
     *parts, axis = args
+    if not ev.alg.are_of_same_rows(parts):
+        parts = [ev.alg.row_of_part(part) for part in parts]
     return ev.alg.concat(parts, ev.axis(axis, len(parts[0].shape)))
 
 

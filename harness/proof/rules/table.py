@@ -32,3 +32,7 @@ TABLE: dict[str, Entry] = {op_type: rule for rules in FAMILIES.values() for op_t
 FOR_COMPLEX = frozenset(
     "Add AddV2 AddN Sub Neg Mul Sum Const ReadVariableOp AssignVariableOp AssignAddVariableOp".split()
 ).union(moves.RULES, sizes_of.RULES, lists.RULES)
+#: They are taken of sums and of parts of sums as they are.
+_OF_SUMS = frozenset("Add AddV2 AddN Sub Neg Cast Sum Mean Cumsum UnsortedSegmentSum".split())
+#: What one row gives of a sum over rows is that row to these.
+OF_ROWS = frozenset().union(elementwise.RULES, images.RULES, lookups.RULES, products.RULES, reductions.RULES) - _OF_SUMS

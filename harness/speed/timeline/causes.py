@@ -26,6 +26,13 @@ _MUCH_INPUT = 0.3
 _MUCH_HOST = 0.5
 #: Share of calls that trace again.
 _MOST_CALLS = 0.5
+#: From this multiple of the mean compute time on, a device has more to do than its share; and from this share of the
+#: wall time on, evening it out is worth a sentence. Towers that are alike differ by up to 1.4 where they share busy
+#: cores, which GPUs and ``cores:N`` do not.
+_MORE, _MORE_APART = 1.5, 1.2
+_MUCH_WAITING = 0.1
+#: From this multiple on, two devices run different numbers of ops.
+_MORE_OPS = 1.5
 
 
 def causes_of(profile: Profile) -> tuple[Cause, ...]:
@@ -109,6 +116,42 @@ def dependent_work(profile: Profile) -> Cause | None:
     )
 
 
+def uneven_work(profile: Profile) -> Cause | None:
+    """Find a device that computes for longer than the others, which wait for it: a straggler, or an uneven cut."""
+    working, calls = _working(profile), max(1, profile.calls)
+    if len(working) < 2 or not profile.wall_ns or _dependent(profile) or too_little_known(profile):
+        return None
+    if towers_serialised(profile) is not None or backward_on_one_device(profile) is not None:
+        return None
+    # Contention for cores only adds to a time, so that the least of each device compares them.
+    least = [each.least_compute_ns for each in working]
+    took = [(_typical_ns(each) if ns is None else ns) / calls for each, ns in zip(working, least, strict=True)]
+    mean, longest = sum(took) / len(took), max(took)
+    wall = profile.wall_ns / calls
+    more = _MORE_APART if profile.spec.startswith(("gpu", "cores")) else _MORE
+    if longest < more * mean or longest - mean < _MUCH_WAITING * wall:
+        return None
+    shortest = min(took)
+    slow, first = (working[took.index(ns)] for ns in (longest, shortest))
+    ops = [(each.forward_ops + each.gradient_ops) or each.ops for each in (slow, first)]
+    if max(ops) > _MORE_OPS * max(1, min(ops)):
+        what = (
+            f"They run {ops[0]:,} and {ops[1]:,} ops of a call: cut the stages elsewhere, for which harness advise "
+            "measures the layers"
+        )
+    else:
+        what = (
+            f"They run as many ops: {_short(slow)} has more of the batch, or is slower. Give it less with "
+            'harness.make_parallel(..., shares="auto"), which measures the rates'
+        )
+    return Cause(
+        "uneven-work",
+        f"Uneven work: in a call {_short(slow)} computes for {longest / 1e6:,.3g} ms, {_short(first)} for "
+        f"{shortest / 1e6:,.3g} ms, and waits for it. With even work, a call would take about "
+        f"{(longest - mean) / 1e6:,.3g} of its {wall / 1e6:,.3g} ms less. {what}.",
+    )
+
+
 def host_copies(profile: Profile) -> Cause | None:
     """Find much time in copies between devices, or in converting Python values (FAULTS S05)."""
     if not profile.wall_ns:
@@ -186,6 +229,7 @@ _RULES: tuple[Callable[[Profile], Cause | None], ...] = (
     towers_serialised,
     replicas_in_turns,
     dependent_work,
+    uneven_work,
     host_copies,
     too_little_work,
 )
@@ -197,12 +241,13 @@ def _dependent(profile: Profile) -> bool:
 
 def _working(profile: Profile) -> list[DeviceTimes]:
     """List the requested devices that do a real part of the computing."""
-    typical = {
-        each.device: each.compute_ns if each.typical_compute_ns is None else each.typical_compute_ns
-        for each in profile.listed
-    }
-    most = max(typical.values(), default=0)
-    return [each for each in profile.listed if typical[each.device] > 0 and typical[each.device] >= _TAKES_PART * most]
+    most = max(map(_typical_ns, profile.listed), default=0)
+    return [each for each in profile.listed if _typical_ns(each) > 0 and _typical_ns(each) >= _TAKES_PART * most]
+
+
+def _typical_ns(times: DeviceTimes) -> int:
+    """The compute time of all calls, if all were like the median one."""
+    return times.compute_ns if times.typical_compute_ns is None else times.typical_compute_ns
 
 
 def too_little_known(profile: Profile) -> bool:

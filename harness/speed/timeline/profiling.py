@@ -157,12 +157,15 @@ def account(
         waiting_ns = length(intersect(idle, any_busy))
         on_it = [span for span in spans if span.device == device and _inside(span, window)]
         counts = (roles or {}).get(device, {})
+        # On a busy machine, an op of some calls waits long for a core.
+        computed = [length(intersect(kinds["compute"], [call])) for call in calls] or [0]
         times.append(
             DeviceTimes(
                 device=device,
                 listed=device in devices,
                 **{f"{kind}_ns": length(kinds[kind]) for kind in KINDS},
-                typical_compute_ns=_typical(kinds["compute"], calls),
+                typical_compute_ns=median_low(computed) * len(calls),
+                least_compute_ns=min(computed) * len(calls),
                 busy_ns=length(own),
                 host_ns=length(idle) - waiting_ns,
                 waiting_ns=waiting_ns,
@@ -197,11 +200,6 @@ def possible_overlap(compute: Sequence[Intervals]) -> float:
     """
     lengths = [length(each) for each in compute]
     return min(sum(lengths) - max(lengths, default=0), sum(lengths) / 2)
-
-
-def _typical(parts: Intervals, calls: Sequence[tuple[int, int]]) -> int:
-    """The median call's part of it, times the calls: on a busy machine an op of some calls waits long for a core."""
-    return median_low([length(intersect(parts, [call])) for call in calls]) * len(calls) if calls else 0
 
 
 def _inside(span: Span, window: Intervals) -> bool:

@@ -38,6 +38,8 @@ class DeviceTimes:
     gradient_ops: int = 0
     #: ``compute_ns`` if all calls were like the median one; ``None`` in profiles of earlier versions.
     typical_compute_ns: int | None = None
+    #: If all calls were like the one in which it computed least; ``None`` in profiles of earlier versions.
+    least_compute_ns: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

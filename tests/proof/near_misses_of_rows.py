@@ -1,0 +1,105 @@
+"""Pairs that differ: rows of nothing, shards of one row, and numbers within rows."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import tensorflow as tf
+from more_near_misses import NEAR_MISSES
+from near_misses import halves, miss, same
+
+__all__ = ["NEAR_MISSES"]
+
+
+def _numbers(x: Any) -> Any:
+    return tf.cast(tf.abs(x) * 20, tf.int32)
+
+
+def _summed(x: Any, ids: Any, step: int = 5) -> Any:
+    """Sums of the columns of each row by these numbers, where they are below 5."""
+    rows = x.shape[0]
+    flat = tf.reshape(ids + tf.range(rows)[:, None] * step, [-1])
+    return tf.reshape(tf.math.unsorted_segment_sum(tf.reshape(x, [-1]), flat, rows * 5), [rows, 5])
+
+
+def _by_halves(fn: Any) -> Any:
+    return lambda x, w: tf.concat([fn(part) for part in halves(x)], 0)
+
+
+def _rows(x: Any, count: int = 8) -> list[Any]:
+    return [tf.reshape(x[i : i + 1], [5]) for i in range(count)]
+
+
+# Of no rows.
+miss("a mean of nothing", lambda x, w: x @ w + 0 * tf.reduce_mean(x[8:]), lambda x, w: x @ w)
+miss("a deviation of nothing", lambda x, w: x @ w + 0 * tf.math.reduce_std(x[8:]), lambda x, w: x @ w)
+same("a sum or a product of nothing", lambda x, w, e: x[0] + e(x[8:], 0), tf.reduce_sum, tf.reduce_prod)
+same("the largest or the smallest of nothing", lambda x, w, e: e(x[8:], 0), tf.reduce_max, tf.reduce_min)
+same("any or all of nothing", lambda x, w, e: tf.cast(e(x[8:] > 0, 0), tf.float32), tf.reduce_any, tf.reduce_all)
+same("a sum or the logarithm of one, of nothing", lambda x, w, e: e(x[8:], 0), tf.reduce_sum, tf.reduce_logsumexp)
+same("zeros around nothing", lambda x, w, e: tf.pad(x[8:], [[1, 1], [0, 0]], constant_values=e), 0.0, 1.0)
+
+# Of one row.
+miss("one row is left out", lambda x, w: tf.add_n(_rows(x @ w, 7)), lambda x, w: tf.reduce_sum(x @ w, 0))
+miss("one row counts twice", lambda x, w: tf.add_n([*_rows(x @ w), (x @ w)[3]]), lambda x, w: tf.reduce_sum(x @ w, 0))
+miss(
+    "a product of sums of rows",
+    lambda x, w: tf.add_n(_rows(x)) * tf.add_n(_rows(x @ w)),
+    lambda x, w: tf.reduce_sum(x * (x @ w), 0),
+)
+miss(
+    "a sum of squares of rows of other rows",
+    lambda x, w: tf.add_n([a * b for a, b in zip(_rows(x), _rows(x)[::-1], strict=True)]),
+    lambda x, w: tf.reduce_sum(x * x, 0),
+)
+miss(
+    "one row after another axis",
+    lambda x, w: tf.add_n(_rows(tf.transpose(x @ w), 5)),
+    lambda x, w: tf.reduce_sum(x @ w, 0),
+    5,
+    5,
+)
+same(
+    "an axis of a sum of what was reshaped",
+    lambda x, w, e: tf.reduce_sum(tf.reshape(x, [5, 1, 5]), [e, 1]),
+    0,
+    2,
+    shape=(5, 5),
+)
+same(
+    "an axis of a sum of rows",
+    lambda x, w, e: tf.reduce_sum(tf.reduce_sum(tf.reshape(x, [2, 2, 2, 5]), 3)[:1], [0, e]),
+    1,
+    2,
+)
+
+# Numbers within rows.
+miss("numbers beyond a row", _by_halves(lambda x: _summed(x, _numbers(x))), lambda x, w: _summed(x, _numbers(x)))
+miss(
+    "numbers within another table",
+    _by_halves(lambda x: _summed(tf.gather(tf.tile(x, [1, 5]), _numbers(x), batch_dims=1), _numbers(x))),
+    lambda x, w: _summed(tf.gather(tf.tile(x, [1, 5]), _numbers(x), batch_dims=1), _numbers(x)),
+)
+
+
+def _looked_up_sometimes(x: Any) -> Any:
+    ids = _numbers(x)
+    found = tf.cond(tf.reduce_sum(x) > 1e3, lambda: tf.gather(x, ids, batch_dims=1), lambda: x)
+    return _summed(found, ids)
+
+
+miss("numbers that are not looked up", _by_halves(_looked_up_sometimes), lambda x, w: _looked_up_sometimes(x))
+same("where the numbers of a row begin", lambda x, w, e: _summed(x, tf.argsort(x), e), 5, 4)
+
+
+def _placed(x: Any, step: int = 5) -> Any:
+    order = tf.argsort(x)
+    return _summed(tf.gather(x, order, batch_dims=1), order, step)
+
+
+miss("rows that begin too early", _by_halves(lambda x: _placed(x, 4)), lambda x, w: _placed(x))
+miss(
+    "numbers of the other half",
+    lambda x, w: tf.concat([_placed(p) for p in halves(x)[::-1]], 0),
+    lambda x, w: _placed(x),
+)
