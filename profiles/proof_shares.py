@@ -79,6 +79,8 @@ def main() -> int:
         why: collections.Counter[str] = collections.Counter()
         for name, verification in make():
             proof = verification.proof
+            if kind == "generated" and not verification.passed:
+                sys.stdout.write(f"{kind}, {name}: {verification.reason}\n")
             differs = any(finding.kind in _VALUES for finding in verification.findings)
             if proof is None or not proof.results:
                 counts["no graph" if proof is None else "no results"] += 1

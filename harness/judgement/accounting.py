@@ -62,13 +62,14 @@ class Account:
     def work(self) -> list[Op]:
         """The forward work, each op of which depends on what the program gets where there is such work."""
         cut_out = {name for cut in self.cuts if _of_a_batch(cut) for name, port in cut.parts if port is None}
+        no_work = cut_out | checks_of(self.wiring)
         found = [
             op
             for op in self.wiring.ops
             if op.role == "forward"
             and computes(op)
             and op.type not in _VIEWS | PYTHON
-            and op.name not in cut_out
+            and op.name not in no_work
             and op.name in self.places
         ]
         found = [op for op in found if op.name not in self.optimizer] or found
@@ -286,8 +287,12 @@ class Account:
         return found
 
     def _is_stage(self, place: DeviceName) -> bool:
-        """Whether a device changes all that passes by, and does not only make less of it, as a loss does."""
+        """Whether a device changes all that passes by, and does not only make less of it, as a loss does.
+
+        What is true or false, as whether a loop goes on, is neither.
+        """
         own = [op for op in self.work if self.places[op.name] == place and op.name not in self._joins]
+        own = [op for op in own if op.dtypes != ("bool",)]
         if not own or any(op.type in _REDUCTIONS for op in own):
             return False
         families = [cut.family for cut in self.cuts] + self.branches

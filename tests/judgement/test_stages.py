@@ -193,3 +193,36 @@ def test_weights_that_are_all_on_the_first_device_are_one_fault(apart: bool, dev
     found = harness.verify(pipe, _in_turn(stages), inputs, devices=devices, variables=weights)
     assert {finding.kind for finding in found.findings} == (set() if apart else {"variable-placement"}), found
     assert found.verdict is (harness.Verdict.PASS if apart else harness.Verdict.FAIL)
+
+
+@pytest.mark.parametrize("adds", [True, False])
+def test_a_stage_that_only_adds_in_a_loop_is_used_and_one_that_only_asks_is_not(
+    adds: bool, devices: harness.Devices
+) -> None:
+    pair = devices[:2]
+    weights = _weights(pair)
+    inputs = {"x": tf.constant(_sample(_ROWS, 32, _UNITS)), "wanted": tf.constant([1, 0, 2, 1, 0, 0, 1])}
+
+    def loop(x: Any, wanted: Any) -> Any:
+        def step(i: Any, x: Any) -> tuple[Any, Any]:
+            return i + 1, tf.where((i < wanted)[:, None, None], x + weights[1][0], x)
+
+        return tf.while_loop(lambda i, _: tf.reduce_any(i < wanted), step, (0, x))[1]
+
+    def asks(x: Any, wanted: Any) -> Any:
+        with tf.control_dependencies([tf.debugging.assert_equal(tf.reduce_any(x > 1e9), False)]):
+            return tf.identity(x)
+
+    def program(x: Any, wanted: Any) -> Any:
+        with tf.device(pair[0].name):
+            x = tf.tanh(x @ weights[0]) @ weights[0]
+        with tf.device(pair[1].name):
+            return (loop if adds else asks)(x, wanted)
+
+    def reference(x: Any, wanted: Any) -> Any:
+        x = tf.tanh(x @ weights[0]) @ weights[0]
+        return loop(x, wanted) if adds else x
+
+    verification = harness.verify(program, reference, inputs, devices=pair, pattern="stages", modes=["graph"])
+    assert verification.passed is adds, str(verification)
+    assert adds or verification.findings[0].kind == "unused-device"

@@ -18,10 +18,8 @@ def _reshape(ev: Evaluation, op: Any, x: Poly, shape: Poly) -> Poly:
     if -1 in wanted:
         known = product(size for size in wanted if size != -1)
         total = product(x.shape)
-        if known == 0:
-            if not op.outputs[0].shape.is_fully_defined():
-                raise Unprovable("a reshape of no elements")
-            return ev.alg.zeros(tuple(op.outputs[0].shape), x.dtype)
+        if known == 0:  # TensorFlow leaves out axes of size 0 on both sides
+            known, total = (product(size for size in each if size not in (0, -1)) for each in (wanted, x.shape))
         if isinstance(known, Size) and not isinstance(total, Size):
             raise Unprovable("a reshape that depends on the number of rows")
         wanted[wanted.index(-1)] = total // known
