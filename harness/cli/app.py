@@ -172,8 +172,9 @@ def trace_function(
     A function that needs arguments is refused: wrap it in a function without arguments.
     The devices are configured before the file is loaded.
     """
+    from harness.evidence.table import table
     from harness.evidence.trace import Trace
-    from harness.report.terminal import stdout_console
+    from harness.report.terminal import print_line, stdout_console
     from harness.runner.ask import ask
     from harness.runner.job import Job, WorkerFiles
     from harness.runner.target import Target
@@ -198,7 +199,11 @@ def trace_function(
     if not made.ops:
         say(f"{found}: TensorFlow executed no op for this function")
         raise typer.Exit(ExitCode.UNKNOWN)
-    console.print(made.table())
+    conclusion = answer["conclusion"]
+    assert isinstance(conclusion, list)
+    for line in conclusion:
+        print_line(console, line)
+    console.print(table(made))
     if "software GPU" in str(answer["reason"]):
         typer.echo(f"devices: {answer['reason']}")
     if save is not None:
