@@ -41,7 +41,7 @@ def _steps() -> dict[str, dict[str, Any]]:
 def test_the_action_says_which_shell_runs_each_step_and_never_puts_an_input_into_a_script() -> None:
     action = _load(ACTION / "action.yml")
     assert action["runs"]["using"] == "composite"
-    used = set()
+    used: set[str] = set()
     for step in _steps().values():
         assert ("run" in step) == ("shell" in step)
         assert "${{" not in step.get("run", ""), "an input can hold a command: give it by the environment"
