@@ -35,8 +35,8 @@ from harness.cli.errors import clear_errors, say
 from harness.cli.options import DEFAULT_REPORT, DevicesOption, ReportOption, check_spec, check_writable
 from harness.cli.streams import code_with_output, guarded_streams
 from harness.cli.suite import suite
-from harness.devices.project import project_of
-from harness.errors import TraceNotSaved
+from harness.devices.project import Project, project_of
+from harness.errors import InvalidSettings, TraceNotSaved, UsageError
 from harness.extras import missing_extra
 from harness.records import ExitCode
 from harness.runner.limits import STARTUP_LIMIT_S
@@ -101,8 +101,21 @@ def _harness(
         return
     with clear_errors():
         project = project_of(Path.cwd())
+        if project is not None and "threshold" in project.settings:
+            _check_threshold(project)
     if project is not None:
         context.default_map = _defaults(context, project.settings)
+
+
+def _check_threshold(project: Project) -> None:
+    from harness.speed.options import parse_share
+
+    given = project.settings["threshold"]
+    try:
+        parse_share(given)
+    except UsageError as error:
+        accepted = str(error).partition("accepted: ")[2]
+        raise InvalidSettings(project.file, "tool.harness.threshold", given, accepted) from error
 
 
 def _defaults(context: typer.Context, settings: Mapping[str, str]) -> dict[str, dict[str, str]]:
@@ -172,8 +185,9 @@ def trace_function(
     A function that needs arguments is refused: wrap it in a function without arguments.
     The devices are configured before the file is loaded.
     """
+    from harness.evidence.table import table
     from harness.evidence.trace import Trace
-    from harness.report.terminal import stdout_console
+    from harness.report.terminal import print_line, stdout_console
     from harness.runner.ask import ask
     from harness.runner.job import Job, WorkerFiles
     from harness.runner.target import Target
@@ -198,7 +212,11 @@ def trace_function(
     if not made.ops:
         say(f"{found}: TensorFlow executed no op for this function")
         raise typer.Exit(ExitCode.UNKNOWN)
-    console.print(made.table())
+    conclusion = answer["conclusion"]
+    assert isinstance(conclusion, list)
+    for line in conclusion:
+        print_line(console, line)
+    console.print(table(made))
     if "software GPU" in str(answer["reason"]):
         typer.echo(f"devices: {answer['reason']}")
     if save is not None:

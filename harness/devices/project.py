@@ -21,7 +21,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-from harness.errors import InvalidSettings
+from harness.errors import InvalidSettings, InvalidSpec
 
 _FILE = "pyproject.toml"
 #: Without it in the text, there is nothing to parse.
@@ -41,7 +41,7 @@ class Project:
 def project_of(folder: Path) -> Project | None:
     """The settings of the nearest ``pyproject.toml`` in this folder or above it; ``None`` if it has none.
 
-    Raises InvalidSettings if the file cannot be read, or with the first wrong key.
+    Raises InvalidSettings if the file cannot be read, or with the first wrong key or value.
     """
     file = next((each / _FILE for each in (folder, *folder.parents) if (each / _FILE).is_file()), None)
     if file is None:
@@ -60,10 +60,36 @@ def _parsed(file: Path, text: str) -> Project:
 
     table = parse_model(file, text, Document, InvalidSettings).tool.harness
     settings = {name: str(value) for name, value in table if isinstance(value, str)}
+    for number, each in enumerate(table.accept):
+        _check_code(file, f"tool.harness.accept[{number}].finding", each.finding)
     for name in _PATHS:
         if name in settings:
             settings[name] = str(file.parent / settings[name])
     devices = settings.get("devices", "")
     if devices.endswith(".toml") and not devices.startswith("@"):
         settings["devices"] = str(file.parent / devices)
+    if devices:
+        _check_devices(file, devices, settings["devices"])
     return Project(file, settings, tuple((each.finding, each.reason) for each in table.accept))
+
+
+def _check_devices(file: Path, given: str, spec: str) -> None:
+    """Refuse a spec that nobody could configure. Whether a profile's file can be read is found when it is used."""
+    from harness.devices.profile import find_profile
+    from harness.devices.spec import ShippedProfile, parse_spec
+
+    try:
+        parsed = parse_spec(spec)
+        if isinstance(parsed, ShippedProfile):
+            find_profile(parsed)
+    except InvalidSpec as error:
+        accepted = error.accepted or f"a device spec; {error.why}"
+        raise InvalidSettings(file, "tool.harness.devices", given, accepted) from error
+
+
+def _check_code(file: Path, key: str, finding: str) -> None:
+    """Refuse a code that no kind of finding has. Other texts may be places."""
+    from harness.finding_kinds import KINDS, find_kind
+
+    if finding.upper()[:1] == "H" and finding[1:].isdigit() and find_kind(finding) is None:
+        raise InvalidSettings(file, key, finding, ", ".join(kind.code for kind in KINDS.values()))

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from harness.distribute.equivalence import CollectiveCount, Equivalence
+    from harness.distribute.placement_check import PlacementCheck
     from harness.distribute.run import equivalent
     from harness.distribute.strategies import STRATEGIES
     from harness.distribute.training import Training
@@ -15,11 +16,12 @@ _HOME = {
     "STRATEGIES": "harness.distribute.strategies",
     "CollectiveCount": "harness.distribute.equivalence",
     "Equivalence": "harness.distribute.equivalence",
+    "PlacementCheck": "harness.distribute.placement_check",
     "Training": "harness.distribute.training",
     "equivalent": "harness.distribute.run",
 }
 
-__all__ = ["STRATEGIES", "CollectiveCount", "Equivalence", "Training", "equivalent"]
+__all__ = ["STRATEGIES", "CollectiveCount", "Equivalence", "PlacementCheck", "Training", "equivalent"]
 
 
 def __getattr__(name: str) -> Any:

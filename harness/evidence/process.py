@@ -22,4 +22,4 @@ def run(send: Send, spec: str, file: Path, function: str, save: Path) -> None:
     with users_code(target):
         made = trace(target.load())
     made.save(save)
-    send(Answer({"ops": len(made.ops), "reason": devices.reason}))
+    send(Answer({"ops": len(made.ops), "reason": devices.reason, "conclusion": made.conclusion(devices)}))

@@ -10,16 +10,18 @@ from typing import TYPE_CHECKING, Any
 
 from harness.errors import EvidenceError
 from harness.evidence.op import Op, Transfer
+from harness.plural import plural
 
 if TYPE_CHECKING:
     from rich.console import Group
 
+    from harness.devices.device import Device
     from harness.evidence.collectives import Collective
     from harness.evidence.diff import TraceDiff
     from harness.evidence.sizes import Shape
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Trace:
     """What ran where. ``outputs`` is what the function returned; like what is found out on demand, it is not saved.
 
@@ -104,13 +106,27 @@ class Trace:
             raise EvidenceError(f"diff: other={other!r}; accepted: a trace, as returned by harness.trace")
         return diff(self, other)
 
+    def conclusion(self, devices: Sequence[Device] = ()) -> list[str]:
+        """What the trace says in a few sentences, the most important first.
+
+        ``devices`` are those that the program could use: of the others than those that the trace has, it says that
+        they did nothing.
+        """
+        from harness.evidence.conclusion import conclude
+
+        return conclude(self, self.work, [device.parsed for device in devices])
+
     def table(self) -> Group:
-        """A table of the ops per device, for Rich to print."""
+        """The conclusion, and a table of the ops per device, for Rich to print."""
         from harness.evidence.table import table
 
-        return table(self)
+        return table(self, self.conclusion())
 
     def __str__(self) -> str:
         from harness.evidence.table import text
 
-        return text(self)
+        return text(self, self.conclusion())
+
+    def __repr__(self) -> str:
+        count = sum(op.device is not None for op in self.ops)
+        return f"<Trace of {plural(count, 'op')}: {' '.join(self.conclusion())}>"

@@ -21,6 +21,7 @@ from harness.judgement.arithmetic import (
     TABLES,
     computes,
     floats,
+    gradients_elsewhere,
     moved,
     proven,
 )
@@ -77,7 +78,7 @@ def judge_placement(
         away = [each for each in belongings.misplaced_variables() if not (slots_named and each.cause == SLOT_AWAY)]
     return [
         *_merge("op-placement", misplaced, trace, mode),
-        *_merge("gradient-placement", _gradients_elsewhere(wiring), trace, mode),
+        *_merge("gradient-placement", _gradients_elsewhere(trace), trace, mode),
         *_merge("variable-placement", away, trace, mode),
         *judge_outside(account, devices, mode),
         *judge_python(account, devices, mode),
@@ -148,19 +149,11 @@ def _elsewhere(wiring: Wiring, devices: Devices) -> Iterator[Misplaced]:
             yield Misplaced(op, op.requested, message)
 
 
-def _gradients_elsewhere(wiring: Wiring) -> Iterator[Misplaced]:
-    for op in wiring.ops:
-        forward = wiring.by_name.get(op.forward or "")
-        if op.device is None or op.role != "gradient" or forward is None or not computes(op):
-            continue
-        if forward.device is None or forward.device == op.device or not computes(forward):
-            continue
-        if forward.requested is not None and moved(forward) and op.device.matches(forward.requested):
-            continue  # the forward op is what is elsewhere
-        message = (
-            "backward ops are not on the devices of their forward ops; wrap the step in harness.colocate_gradients()"
-        )
-        yield Misplaced(op, forward.device, message)
+def _gradients_elsewhere(trace: Trace) -> Iterator[Misplaced]:
+    message = "backward ops are not on the devices of their forward ops; wrap the step in harness.colocate_gradients()"
+    for op, forward in gradients_elsewhere(trace):
+        if forward.device is not None:
+            yield Misplaced(op, forward.device, message)
 
 
 def gradient_ops(trace: Trace) -> int:

@@ -10,16 +10,20 @@ from harness.devices.name import DeviceName
 from harness.evidence.op import Op
 from harness.evidence.op_types import has_kernel
 from harness.evidence.trace import Trace
-from harness.judgement.arithmetic import CALLS, LOOKUPS, PYTHON, TABLES, computes, moved, on_device
+from harness.judgement.arithmetic import (
+    CALLS,
+    LOOKUPS,
+    PYTHON,
+    TABLES,
+    computes,
+    moved,
+    on_device,
+    sources_of as sources_of,
+)
 
 #: How many identities, calls or optimised ops in a row are seen through.
 _FAR = 16
 IDENTITIES = frozenset({"EnsureShape", "Identity", "IdentityN", "StopGradient"})
-
-
-def sources_of(op: Op) -> list[tuple[str, int]]:
-    """The tensors that an op reads and does not merely wait for: what made each, and the number of its output."""
-    return [(name, port) for name, port in zip(op.inputs, op.ports or [0] * len(op.inputs), strict=True) if port >= 0]
 
 
 def reached(start: Iterable[Op], onward: Callable[[Op], Iterable[Op]]) -> Iterator[Op]:

@@ -5,9 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from harness.records import Verdict
+from harness.report.name_column import beside_names
 from harness.speed.gate import Judged, Judgement
 
 _HEAD = f"{'base':>7}  {'now':>7}  {'change':>8}  {'interval':^18}  {'p':>7}  verdict"
+#: How wide the figures are, with the first word of the verdict; more of it may wrap.
+_FIGURES = len(_HEAD)
 
 
 def gate_lines(judgement: Judgement) -> list[str]:
@@ -40,16 +43,20 @@ def _table(judged: tuple[Judged, ...]) -> Iterator[str]:
     )
     if not judged:
         return
-    width = max(len(each.what) for each in judged)
-    yield f"{'':<{width}}  {_HEAD}"
-    for each in judged:
-        interval = f"{each.change.interval.lower:+.1%} to {each.change.interval.upper:+.1%}"
-        yield (
-            f"{each.what:<{width}}  {each.base:>7.3f}  {each.new:>7.3f}  {each.change.interval.value:>+8.1%}  "
-            f"{interval:^18}  {each.p_corrected:>7.2g}  {_verdict(each)}"
-        )
+    head, rows = beside_names([each.what for each in judged], _HEAD, list(map(_figures, judged)), _FIGURES)
+    yield head
+    for row, each in zip(rows, judged, strict=True):
+        yield from row
         if each.change.more is not None:
             yield f"  {each.change.more}"
+
+
+def _figures(each: Judged) -> str:
+    interval = f"{each.change.interval.lower:+.1%} to {each.change.interval.upper:+.1%}"
+    return (
+        f"{each.base:>7.3f}  {each.new:>7.3f}  {each.change.interval.value:>+8.1%}  {interval:^18}  "
+        f"{each.p_corrected:>7.2g}  {_verdict(each)}"
+    )
 
 
 def _verdict(each: Judged) -> str:

@@ -5,20 +5,26 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from harness.report.name_column import beside_names
+
 _HEAD = ("speedup", "interval", "efficiency", "pairs", "stopped")
 _STOPPED = {"precise": "precise", "budget": "out of time", "pairs": "pair limit"}
+
+#: How wide the figures are, with the first word of the reason to stop; more of it may wrap.
+_FIGURES = 8 + 2 + 19 + 2 + 10 + 2 + 6 + 2 + 7
 
 
 def speedup_lines(measured: Sequence[tuple[str, Mapping[str, Any]]]) -> list[str]:
     """Write the table. ``measured`` has the name of each benchmark, and its ``SpeedupRecord`` as a plain dict."""
     if not measured:
         return []
-    width = max(len(name) for name, _ in measured)
-    lines = [f"{'':<{width}}  {_HEAD[0]:>8}  {_HEAD[1]:^19}  {_HEAD[2]:>10}  {_HEAD[3]:>6}  {_HEAD[4]}"]
-    for name, record in measured:
-        lines.append(f"{name:<{width}}  {_figures(record)}")
-        lines.append(f"  {record['label']}")
-        lines += [f"  ! {warning}" for warning in record["warnings"]]
+    head = f"{_HEAD[0]:>8}  {_HEAD[1]:^19}  {_HEAD[2]:>10}  {_HEAD[3]:>6}  {_HEAD[4]}"
+    first, rows = beside_names(
+        [name for name, _ in measured], head, [_figures(record) for _, record in measured], _FIGURES
+    )
+    lines = [first]
+    for row, (_, record) in zip(rows, measured, strict=True):
+        lines += [*row, f"  {record['label']}", *(f"  ! {warning}" for warning in record["warnings"])]
     return lines
 
 

@@ -110,12 +110,16 @@ def make_table(
     long: Collection[str] = (),
     title: str | None = None,
 ) -> Table:
-    """Make a table of texts as they are. Columns in ``right`` are flush right, cells of ``long`` take many lines."""
+    """Make a table of texts as they are. Columns in ``right`` are flush right, cells of ``long`` take many lines.
+
+    Where the terminal is too narrow, the table continues below with the columns that are left.
+    """
     from rich import box
-    from rich.table import Table
     from rich.text import Text
 
-    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, title=title, title_justify="left")
+    from harness.report.fitting import FittingTable
+
+    table = FittingTable(box=box.SIMPLE_HEAD, pad_edge=False, title=title, title_justify="left")
     for name in head:
         justify: Literal["left", "right"] = "right" if name in right else "left"
         if name in long:

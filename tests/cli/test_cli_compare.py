@@ -254,6 +254,11 @@ def test_the_settings_of_the_project_are_the_defaults(tmp_path: Path) -> None:
     settings.write_text('[tool.harness]\nthreshold = "40%"\nlevel = "deep"\n')
     assert "accepted loss: 40.0%" in _compare(tmp_path, "base.json", "new.json").stdout
     assert "accepted loss: 7.0%" in _compare(tmp_path, "base.json", "new.json", "--threshold", "7%").stdout
+    settings.write_text('[tool.harness]\nthreshold = "many"\n')
+    done = run(tmp_path, "list")
+    assert done.returncode == 2
+    (line,) = done.stderr.splitlines()
+    assert f"settings {settings}: tool.harness.threshold = 'many'; accepted: a percentage above 0%" in line
     settings.write_text('[tool.harness]\ntreshold = "40%"\n')
     done = _compare(tmp_path, "base.json", "new.json")
     assert (done.returncode, done.stdout) == (ExitCode.USAGE, "")

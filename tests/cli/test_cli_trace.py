@@ -43,6 +43,8 @@ def test_a_users_function_is_shown_per_device_and_its_trace_is_kept(folder: Path
     assert done.returncode == 0, done.stderr
     assert done.stderr == ""
     assert done.stdout.startswith("said by the user\n")
+    # What each device did, from the sizes of its tensors, and that a configured one did nothing.
+    assert "2 devices work: CPU:1 86%, CPU:2 14% of the work; CPU:0 ran none." in done.stdout
     assert re.search(r"CPU:1\W.*MatMul", done.stdout)
     assert re.search(r"CPU:2\W.*Relu", done.stdout)
     assert "trace: kept.json" in done.stdout

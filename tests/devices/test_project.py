@@ -50,6 +50,13 @@ def test_the_nearest_file_gives_the_settings_with_paths_from_its_folder(tmp_path
             r"accept\[0\].reason is missing; accepted: a string that says why",
         ),
         ("level = ", "TOML syntax"),
+        ('devices = "cpu:x"', "tool.harness.devices = 'cpu:x'; accepted: auto, cpu:N"),
+        ('devices = "cpu:0"', "tool.harness.devices = 'cpu:0'; accepted: "),
+        ('devices = "@none"', "tool.harness.devices = '@none'; accepted: @cpu-2"),
+        (
+            '[[tool.harness.accept]]\nfinding = "H999"\nreason = "none"',
+            r"accept\[0\].finding = 'H999'; accepted: H101, H102",
+        ),
     ],
 )
 def test_what_is_wrong_is_one_line_with_the_key(table: str, why: str, tmp_path: Path) -> None:

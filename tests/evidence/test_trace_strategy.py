@@ -37,6 +37,7 @@ def _mirrored(count: int) -> None:
     everywhere = [device.parsed.short for device in devices]
     trace(fit)  # makes the variables of the optimizer
     found = trace(fit)
+    assert found.conclusion(devices)[-1] == "Backward ops ran on the devices of their forward ops."
     steps = 2
     assert places(found, "MatMul", "forward") == dict.fromkeys(everywhere, steps)
     assert places(found, "MatMul", "gradient") == dict.fromkeys(everywhere, steps)

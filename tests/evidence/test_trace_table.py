@@ -17,7 +17,7 @@ def lines(*ops: Op, transfers: tuple[Transfer, ...] = ()) -> list[str]:
 def test_the_ops_of_each_device_are_counted_by_role_and_type() -> None:
     gradient = replace(TANH, name="g", type="TanhGrad", role="gradient")
     found = lines(TANH, replace(TANH, name="Tanh_1"), gradient, replace(TANH, name="e", type="Exp", device=CPU[2]))
-    assert found[0] == "4 ops on 2 devices"
+    assert "4 ops on 2 devices" in found
     assert "CPU:1 forward 2 Tanh x2" in found
     assert "CPU:1 gradient 1 TanhGrad" in found
     assert "CPU:2 forward 1 Exp" in found
@@ -53,7 +53,7 @@ def test_ops_without_evidence_are_counted_and_not_shown() -> None:
 
 
 def test_an_empty_trace_is_a_table_too() -> None:
-    assert lines()[0] == "0 ops on 0 devices"
+    assert "0 ops on 0 devices" in lines()
 
 
 def test_the_text_is_as_wide_as_asked() -> None:

@@ -34,6 +34,9 @@ class FakeTrace:
         path.write_text("saved")
         return path
 
+    def conclusion(self, devices: Devices) -> list[str]:
+        return [f"concluded for {devices.reason}"]
+
 
 @pytest.fixture(autouse=True)
 def _stand_ins(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
@@ -70,7 +73,8 @@ def said(tmp_path: Path, function: str, source: str = SOURCE) -> list[Message]:
 
 
 def test_a_function_is_traced_and_the_trace_is_saved(tmp_path: Path) -> None:
-    assert said(tmp_path, "fine") == [Answer({"ops": 2, "reason": "asked"})]
+    answer = {"ops": 2, "reason": "asked", "conclusion": ["concluded for asked"]}
+    assert said(tmp_path, "fine") == [Answer(answer)]
     assert (tmp_path / "trace.json").read_text() == "saved"
 
 

@@ -9,8 +9,7 @@ import numpy as np
 import tensorflow as tf
 
 from harness import Devices, Trace
-from harness.judgement.placement import _gradients_elsewhere
-from harness.judgement.wiring import Wiring
+from harness.evidence.arithmetic import gradients_elsewhere
 
 Program = Callable[[], Any]
 
@@ -21,9 +20,7 @@ def numbers(*shape: int, seed: int = 0) -> Any:
 
 def elsewhere(trace: Trace) -> list[str]:
     """Backward ops that ran on another device than their forward ops."""
-    return [
-        f"{op.name} ({op.type}) on {op.device}, not {place}" for op, place, *_ in _gradients_elsewhere(Wiring(trace))
-    ]
+    return [f"{op.name} ({op.type}) on {op.device}, not {forward.device}" for op, forward in gradients_elsewhere(trace)]
 
 
 def on_each(devices: Devices, tower: Callable[[Any], Any], x: Any) -> list[Any]:

@@ -13,7 +13,7 @@ else:
     import tomli as tomllib
 
 ROOT = Path(__file__).resolve().parents[2]
-_FOLDERS = ("harness", "profiles", "tests", ".ci")
+_FOLDERS = ("harness", "profiles", "tests", ".ci", ".github")
 _FILES = (".gitignore", "*.py", "*.md", "*.toml", "*.ini", "LICENSE")
 
 
