@@ -26,10 +26,11 @@ from harness.judgement.arithmetic import (
 )
 from harness.judgement.belongings import SLOT_AWAY, Belongings
 from harness.judgement.diagnosis.wording import listed
-from harness.judgement.out_of_place import judge_branches, judge_shards, judge_wholes
+from harness.judgement.out_of_place import judge_branches, judge_shards
 from harness.judgement.outside import judge_outside, judge_python
 from harness.judgement.provenance import SLICES, Provenance
 from harness.judgement.strays import Misplaced, first_of, lines, named, stray
+from harness.judgement.undivided import judge_undivided
 from harness.judgement.wiring import Wiring
 from harness.records import Finding
 
@@ -68,7 +69,7 @@ def judge_placement(
     if on_host and len(devices) > 1:
         belongings = Belongings(account, devices)
         known = {each.op.name for each in misplaced}
-        branches = [*judge_branches(account, devices), *judge_wholes(account, devices)]
+        branches = [*judge_branches(account, devices), *judge_undivided(account, devices)]
         branches = [each for each in branches if each.op.name not in known]
         misplaced += [each for each in branches if each.op.device != each.expected]
         known |= {each.op.name for each in branches}
@@ -183,7 +184,7 @@ def _unused(account: Account, devices: Devices, mode: str, rows: int | None, pro
         used |= {device.parsed for device in devices if any(device.parsed.matches(place) for place in asked)}
     if not used:
         return []
-    expected = len(devices) if rows is None else min(len(devices), max(rows, 1))
+    expected = len(devices) if rows is None or account.shares_out_columns else min(len(devices), max(rows, 1))
     idle = [device for device in devices if device.parsed not in used]
     missing = expected - (len(devices) - len(idle))
     if missing <= 0:

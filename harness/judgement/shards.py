@@ -198,7 +198,7 @@ class Shards:
                 yield Misplaced(op, min(own, key=str), _cause(op))
 
     def _leads_to_no_update(self, op: Op) -> bool:
-        return all(end.role != "update" for end in self._ends(op, lambda _: True))
+        return all(end.role != "update" for end in self._ends(op, lambda reader: reader.role != "update"))
 
     @cached_property
     def _steps(self) -> dict[tuple[int, int], dict[int, Op]]:
