@@ -9,7 +9,7 @@ place is weighed: an offset that the host adds to an index is nothing, a layer i
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Set
 from functools import cached_property
 
 from harness.devices.device import Devices
@@ -19,7 +19,7 @@ from harness.evidence.trace import Trace
 from harness.judgement.accounting import checks_of, has_weights
 from harness.judgement.arithmetic import JOINS, LOOKUPS, MOVEMENT, PYTHON, computes, floats, moved, on_device
 from harness.judgement.provenance import SEVERAL, SLICES, Cut, Provenance
-from harness.judgement.strays import Misplaced
+from harness.judgement.strays import Misplaced, cause_of
 from harness.judgement.wiring import reached
 
 #: The share of a shard's work from which on it is a finding elsewhere: less costs less than it takes to look at it.
@@ -30,13 +30,10 @@ _MOST = 0.5
 _HEAVY = ("MatMul", "Einsum", "Conv")
 _SCALES = frozenset({"Div", "DivNoNan", "Mul", "Neg", "RealDiv"})
 _SUMS = frozenset({"Add", "AddV2"})
+#: What is left of an update that is no op on a variable: the weights, less what is taken off them.
+_UPDATED = _SUMS | {"Sub"}
 #: Ops that make less of what is then joined.
 _REDUCTIONS = frozenset({"All", "Any", "Max", "Min", "Prod", "Sum"})
-
-LOOKUP_MESSAGE = (
-    "TensorFlow runs a lookup on its variable's device, whatever the scope; read the variable inside the scope first "
-    "(variable.read_value()), or give each device its own part of the variable"
-)
 
 
 class Shards:
@@ -178,7 +175,7 @@ class Shards:
             if share >= (_MOST if free and not model else _SHARE):
                 home = min(homes[part], key=str)
                 for op in ops:
-                    yield Misplaced(op, home, _cause(op), share)
+                    yield Misplaced(op, home, cause_of(op), share)
 
     def misplaced_updates(self) -> Iterator[Misplaced]:
         """What a scope puts on another part's device of the work on the gradients of one part, such as a client's.
@@ -194,8 +191,21 @@ class Shards:
             gradients = [each for each in self.wiring.makers(op) if each.role == "gradient"]
             if not others or not all(each.device in own for each in gradients) or self._excused(op):
                 continue
-            if self._leads_to_no_update(op):
-                yield Misplaced(op, min(own, key=str), _cause(op))
+            if self._leads_to_no_update(op) and not self._is_of_a_server(op, own):
+                yield Misplaced(op, min(own, key=str), cause_of(op))
+
+    def _is_of_a_server(self, op: Op, own: Set[DeviceName]) -> bool:
+        """Whether the host goes on with what a part's device has updated itself, and keeps it, as a server does."""
+        part, place = self.part(op), self.place(op)
+        here = {each.name: each for each in self._optimized if (self.part(each), self.place(each)) == (part, place)}
+        makers, followers = self.wiring.makers, self.wiring.followers
+        before = reached([op], lambda each: [maker for maker in makers(each) if maker.name in here])
+        given = [maker for each in before for maker in makers(each) if self.family.get(maker.name) == part]
+        given = [maker for maker in given if maker.name not in here and maker.role != "data"]
+        after = reached([op], lambda each: [reader for reader in followers(each) if reader.name in here])
+        readers = [reader for each in after for reader in followers(each) if self.family.get(reader.name) == part]
+        kept = not any(self.place(reader) in own for reader in readers) and not any(map(has_weights, here.values()))
+        return place == self.host and kept and bool(given) and all(maker.type in _UPDATED for maker in given)
 
     def _leads_to_no_update(self, op: Op) -> bool:
         return all(end.role != "update" for end in self._ends(op, lambda reader: reader.role != "update"))
@@ -380,11 +390,3 @@ class Shards:
 
         found = reached([op], lambda each: onward(each) if passed(each) else ())
         return [each for each in found if not passed(each) and each.role in ("forward", "update")]
-
-
-def _cause(op: Op) -> str:
-    if op.type in LOOKUPS:
-        return LOOKUP_MESSAGE
-    if op.requested is None:
-        return "work on a shard ran outside of the shard's device scope"
-    return "work on a shard ran in a device scope that is not the shard's"

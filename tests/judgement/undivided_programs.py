@@ -151,7 +151,7 @@ def _with_cache(devices: Devices, wrong: bool, join: Callable[[Any, Any], Any]) 
         names = [device.name for device in devices]
         beside = names[1:] + names[:1] if wrong else names
         made = [
-            attended(*part[1:], home, there)
+            attended(part[1], part[2], home, there)
             for part, home, there in zip(_each(devices, x, cache), names, beside, strict=True)
         ]
         return [tf.concat(results, 0) for results in zip(*made, strict=True)]
@@ -252,6 +252,35 @@ def controls_on_the_host(devices: Devices) -> Program:
     return Program(parallel, lambda x: program(x, [None] * len(devices), None), {"x": sample(8, 6)})
 
 
+def controls_of_results_on_the_host(devices: Devices) -> Program:
+    """The same, where each control is made of the weights that the client has arrived at, and returned."""
+    import tensorflow as tf
+
+    centre = _variable(6, 6)
+
+    def program(x: Any, controls: Any, places: list[str | None], host: str | None) -> Any:
+        changed = []
+        for place, rows, control in zip(places, x, controls, strict=True):
+            with tf.device(place):
+                own = tf.identity(centre)
+                with tf.GradientTape() as tape:
+                    tape.watch(own)
+                    loss = tf.reduce_mean((tf.matmul(rows, own) - rows) ** 2)
+                own = own - 0.1 * (tape.gradient(loss, own) - control)
+            with tf.device(host):
+                changed.append(control + (centre - own) / 0.1)
+        return changed
+
+    def parallel(x: Any, controls: Any) -> Any:
+        return program(x, controls, [device.name for device in devices], "CPU:0")
+
+    def reference(x: Any, controls: Any) -> Any:
+        return program(x, controls, [None] * len(devices), None)
+
+    rows = [[sample(6, 6, seed=start + seed) for seed in range(len(devices))] for start in (0, 10)]
+    return Program(parallel, reference, {"x": rows[0], "controls": rows[1]})
+
+
 def a_document_for_all_queries(devices: Devices) -> Program:
     """The first device encodes a document, no rows of the batch, which every shard of the queries reads."""
     import tensorflow as tf
@@ -296,6 +325,7 @@ def a_few_rows_on_one_device(devices: Devices) -> Program:
 
 CLEAN: tuple[Callable[[Devices], Program], ...] = (
     controls_on_the_host,
+    controls_of_results_on_the_host,
     a_document_for_all_queries,
     a_few_rows_on_one_device,
 )
