@@ -23,13 +23,17 @@ def with_origins(evidence: Trace, inputs: Mapping[str, Any]) -> Trace:
     return replace(evidence, arguments={name: (*kind, origin) for (name, kind), origin in known})
 
 
-def _paths(value: Any, path: str = "") -> Iterator[tuple[str, Any]]:
-    """The leaves of a nest in order, each with the keys that lead to it: all items of one list have the same."""
+def _paths(value: Any, path: str = "", listed: bool = False) -> Iterator[tuple[str, Any]]:
+    """The leaves of a nest in order, each with the keys that lead to it: all items of one list have the same.
+
+    The items of a tuple in a list, such as each client's rows and labels, have places of their own.
+    """
     if isinstance(value, Mapping):
         for key in sorted(value):
-            yield from _paths(value[key], f"{path}.{key}")
+            yield from _paths(value[key], f"{path}.{key}", listed)
     elif isinstance(value, (list, tuple)):
-        for field, item in zip(getattr(value, "_fields", ("",) * len(value)), value, strict=True):
-            yield from _paths(item, f"{path}.{field}" if field else path)
+        apart = isinstance(value, tuple) and (listed or hasattr(value, "_fields"))
+        for index, item in enumerate(value):
+            yield from _paths(item, f"{path}.{index}" if apart else path, listed=True)
     else:
         yield path, value

@@ -37,7 +37,7 @@ from harness.records import Finding
 #: So many types of ops are named of what a device did that counts as unused.
 _SHOWN = 3
 
-
+_MERGED = "none: TensorFlow's graph optimizer merged it into an op on another device"
 _TABLE = (
     "TensorFlow runs a lookup in a hash table on the table's device, the host, whatever the scope; look up before the "
     "scope, or keep the values in a variable and use tf.gather"
@@ -95,7 +95,7 @@ def _merge(kind: str, misplaced: Iterable[Misplaced], trace: Trace, mode: str) -
     for cause, group in groups.items():
         ops = [each.op for each in group]
         devices = [op.device for op in ops if op.device is not None]
-        found = named(devices) if devices else "optimised away: its work was done on another device"
+        found = named(devices) if devices else _MERGED
         share = max((each.share for each in group if each.share is not None), default=None)
         findings.append(
             stray(

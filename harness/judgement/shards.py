@@ -9,7 +9,7 @@ place is weighed: an offset that the host adds to an index is nothing, a layer i
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Mapping, Set
+from collections.abc import Callable, Iterator, Mapping
 from functools import cached_property
 
 from harness.devices.device import Devices
@@ -30,8 +30,6 @@ _MOST = 0.5
 _HEAVY = ("MatMul", "Einsum", "Conv")
 _SCALES = frozenset({"Div", "DivNoNan", "Mul", "Neg", "RealDiv"})
 _SUMS = frozenset({"Add", "AddV2"})
-#: What is left of an update that is no op on a variable: the weights, less what is taken off them.
-_UPDATED = _SUMS | {"Sub"}
 #: Ops that make less of what is then joined.
 _REDUCTIONS = frozenset({"All", "Any", "Max", "Min", "Prod", "Sum"})
 
@@ -54,8 +52,8 @@ class Shards:
         self.trace = trace
         self.ops = self._ordered()
         # What is done to a gradient before an update is the optimizer's work, which belongs to the variable.
-        optimizer = self._after(lambda op: op.role == "gradient")
-        self._optimized = [op for op in self.ops if op.name in optimizer and op.role == "forward" and computes(op)]
+        optimizer = self._done_to_gradients()
+        self.optimized = [op for op in self.ops if op.name in optimizer and op.role == "forward" and computes(op)]
         worked = [op for op in self.ops if computes(op) and op.role == "forward" and op.type not in PYTHON]
         # What cuts a part out is no work on it.
         worked = [op for op in worked if op.type not in SLICES or self._sources(op.name)]
@@ -152,7 +150,7 @@ class Shards:
             for op in step.values():
                 device, part = self.place(op), self.part(op)
                 own = homes.get(part, set())
-                if device is None or not own or device in own or self._excused(op):
+                if device is None or not own or device in own or self.excused(op):
                     continue
                 if moved(op) and op.type not in LOOKUPS:
                     continue  # judged by what its scope asked for
@@ -176,39 +174,6 @@ class Shards:
                 home = min(homes[part], key=str)
                 for op in ops:
                     yield Misplaced(op, home, cause_of(op), share)
-
-    def misplaced_updates(self) -> Iterator[Misplaced]:
-        """What a scope puts on another part's device of the work on the gradients of one part, such as a client's.
-
-        What leads to the update of a variable belongs to the variable.
-        """
-        homes = self.homes
-        for op in self._optimized:
-            own, place = homes.get(self.part(op), set()), self.place(op)
-            if op.requested is None or not own or place is None or place in own or place not in self.devices:
-                continue
-            others = any(place in there for part, there in homes.items() if part != self.part(op))
-            gradients = [each for each in self.wiring.makers(op) if each.role == "gradient"]
-            if not others or not all(each.device in own for each in gradients) or self._excused(op):
-                continue
-            if self._leads_to_no_update(op) and not self._is_of_a_server(op, own):
-                yield Misplaced(op, min(own, key=str), cause_of(op))
-
-    def _is_of_a_server(self, op: Op, own: Set[DeviceName]) -> bool:
-        """Whether the host goes on with what a part's device has updated itself, and keeps it, as a server does."""
-        part, place = self.part(op), self.place(op)
-        here = {each.name: each for each in self._optimized if (self.part(each), self.place(each)) == (part, place)}
-        makers, followers = self.wiring.makers, self.wiring.followers
-        before = reached([op], lambda each: [maker for maker in makers(each) if maker.name in here])
-        given = [maker for each in before for maker in makers(each) if self.family.get(maker.name) == part]
-        given = [maker for maker in given if maker.name not in here and maker.role != "data"]
-        after = reached([op], lambda each: [reader for reader in followers(each) if reader.name in here])
-        readers = [reader for each in after for reader in followers(each) if self.family.get(reader.name) == part]
-        kept = not any(self.place(reader) in own for reader in readers) and not any(map(has_weights, here.values()))
-        return place == self.host and kept and bool(given) and all(maker.type in _UPDATED for maker in given)
-
-    def _leads_to_no_update(self, op: Op) -> bool:
-        return all(end.role != "update" for end in self._ends(op, lambda reader: reader.role != "update"))
 
     @cached_property
     def _steps(self) -> dict[tuple[int, int], dict[int, Op]]:
@@ -341,10 +306,19 @@ class Shards:
                 found.add(op.name)
         return found
 
-    def _excused(self, op: Op) -> bool:
+    def _done_to_gradients(self) -> set[str]:
+        """The ops on one part that come after a gradient, be it of these parts or of those of another family."""
+        found: set[str] = set()
+        for op in self.ops:
+            makers = [self.wiring.by_name.get(name) for name, _ in self.provenance.sources[op.name]]
+            if any(maker is not None and (maker.name in found or maker.role == "gradient") for maker in makers):
+                found.add(op.name)
+        return found
+
+    def excused(self, op: Op) -> bool:
         """Whether an op only weights what is then joined, or is done where its part is handed on to."""
         if op.type in _SCALES | _REDUCTIONS:
-            ends = self._ends(op, lambda reader: reader.type in _SCALES | MOVEMENT)
+            ends = self.ends(op, lambda reader: reader.type in _SCALES | MOVEMENT)
             if ends and all(self.family[end.name] == SEVERAL or end.role == "update" for end in ends):
                 return True
         return self._handed_on(op)
@@ -352,14 +326,14 @@ class Shards:
     def _updates(self, op: Op) -> bool:
         """Whether an op is done for variables alone, such as those of a metric, and so belongs to them."""
         places = (None, self.place(op))
-        ends = self._ends(
+        ends = self.ends(
             op, lambda reader: reader.role == "forward" and (reader.device in places or reader.type in MOVEMENT)
         )
         return bool(ends) and all(end.role == "update" for end in ends)
 
     def _handed_on(self, op: Op) -> bool:
         """Whether an op meets other parts in the scope that it stands in."""
-        ends = self._ends(op, lambda reader: reader.device in (None, op.device) or reader.type in MOVEMENT)
+        ends = self.ends(op, lambda reader: reader.device in (None, op.device) or reader.type in MOVEMENT)
         return bool(ends) and all(self._meets(end, op) for end in ends)
 
     def _meets(self, end: Op, op: Op) -> bool:
@@ -378,7 +352,7 @@ class Shards:
             meets = goes_on and any(self.wiring.by_name[name].device == end.device for name in others)
         return meets or self.differ_in_width
 
-    def _ends(self, op: Op, goes_on: Callable[[Op], bool]) -> list[Op]:
+    def ends(self, op: Op, goes_on: Callable[[Op], bool]) -> list[Op]:
         """The forward ops, on this part or on several, with which the work that ``goes_on`` from an op ends."""
 
         def onward(each: Op) -> list[Op]:
