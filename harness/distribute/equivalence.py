@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from harness.judgement.arithmetic import proven
+from harness.evidence.arithmetic import proven
 from harness.judgement.placement import gradient_ops
 from harness.judgement.verdict import cause_first
 from harness.judgement.verification import Verification

@@ -31,7 +31,7 @@ MOVEMENT = (
         | {"BroadcastTo", "Pad", "Snapshot", "EnsureShape"}
         | {"TensorListReserve", "TensorListSetItem", "TensorListStack", "TensorListGetItem", "EmptyTensorList"}
         | {"TensorListPushBack", "TensorListPopBack", "TensorListElementShape", "TensorListLength"}
-        | {"TensorListFromTensor"}
+        | {"TensorListFromTensor", "TensorScatterUpdate"}
         # A hash table or a queue is on one device, often the host, and so is what reads it or writes to it.
         | {"LookupTableExportV2", "LookupTableFindV2", "LookupTableImportV2", "LookupTableInsertV2"}
         | {"LookupTableRemoveV2", "LookupTableSizeV2", "QueueCloseV2", "QueueDequeueManyV2", "QueueDequeueUpToV2"}

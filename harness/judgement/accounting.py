@@ -14,9 +14,10 @@ from functools import cached_property
 
 from harness.devices.device import Devices
 from harness.devices.name import DeviceName
+from harness.evidence.arithmetic import CALLS, PYTHON, computes
 from harness.evidence.op import Op
+from harness.evidence.roles import LOOKUPS
 from harness.evidence.trace import Trace
-from harness.judgement.arithmetic import CALLS, LOOKUPS, PYTHON, computes
 from harness.judgement.provenance import SEVERAL, SLICES, Cut, Family, Provenance
 from harness.judgement.wiring import Wiring, reached
 
@@ -214,6 +215,13 @@ class Account:
             return len(given) < 2 or not given[0]  # what it looks up in
         return is_product(op) and sum(given) < 2
 
+    def weights_of(self, op: Op) -> set[int]:
+        """The variables whose values an op works with, seen through views and copies."""
+        found = set(self.trace.variables.get(op.name, ())) if op.type in LOOKUPS else set[int]()
+        for name, port in self.provenance.sources[op.name]:
+            found.update(self.trace.variables.get(self.provenance.base(name, port)[0], ()))
+        return found
+
     @cached_property
     def _joins(self) -> dict[str, str]:
         """The ops that work on several parts alone, and what these are parts of."""
@@ -231,6 +239,14 @@ class Account:
                     if part == SEVERAL and joins.get(name) != _BATCH:
                         joins[name] = whole
         return {name: whole for name, whole in joins.items() if name not in own}
+
+    @property
+    def shares_out_columns(self) -> bool:
+        """Whether several devices share out columns, such as heads, and no rows: these do not say for how many."""
+        number = len(self.devices)
+        columns = [cut for cut in self.cuts if len(cut.parts) >= number and not _of_a_batch(cut)]
+        places = [{self.places.get(op.name) for op in cut.ops} - {None} for cut in columns]
+        return any(len(each) > 1 for each in places) and not any(map(_of_a_batch, self.cuts))
 
     @cached_property
     def shares(self) -> Mapping[DeviceName, float]:

@@ -14,9 +14,9 @@ from math import prod
 
 from harness.devices.device import Devices
 from harness.devices.name import DeviceName
+from harness.evidence.arithmetic import MOVEMENT, computes
 from harness.evidence.op import Op
 from harness.judgement.accounting import Account
-from harness.judgement.arithmetic import MOVEMENT, computes
 from harness.judgement.strays import Misplaced
 from harness.judgement.wiring import IDENTITIES, reached
 

@@ -15,13 +15,14 @@ from harness.devices.lost import lost_hosts
 from harness.errors import HarnessError, HostUnreachable
 from harness.evidence.trace import Trace
 from harness.evidence.tracing import trace
-from harness.judgement.arithmetic import computes
 from harness.judgement.diagnosis.place import place_of_function
 from harness.judgement.diagnosis.question import Leaf, Part, Question
 from harness.judgement.error_line import error_finding, error_line
 from harness.judgement.exactness import were_exact
 from harness.judgement.modes import judge_modes
 from harness.judgement.oracle import ask_oracle
+from harness.judgement.origins import with_origins
+from harness.judgement.outside import judge_python_layers
 from harness.judgement.patterns import judge_pattern
 from harness.judgement.placement import hint_of_sharing, judge_placement, judge_sharing, judge_variables
 from harness.judgement.runs import (
@@ -41,7 +42,7 @@ from harness.judgement.slots import judge_slots
 from harness.judgement.state import Snapshot, named_variables, variables_made, variables_of
 from harness.judgement.steps import changes, is_step
 from harness.judgement.structure import judge_structure
-from harness.judgement.tolerance import Sensitivity, coarsest_epsilon, epsilon_of
+from harness.judgement.tolerance import Sensitivity, coarsest_of, epsilon_of
 from harness.judgement.uses import uses_noted
 from harness.judgement.values import Judged, Subject, compare, largest_magnitude, names_of
 from harness.lazy import tf
@@ -178,6 +179,9 @@ class Examination:
         # The slots of a Keras optimizer are known by name: their finding comes before others about variables.
         slots = judge_slots(self.parallel, mode)
         self.judged.findings.extend(slots)
+        if mode == "eager" and not any(question.mode == mode for question in self.questions):
+            alone = partial(self._trace_of_reference, mode, snapshot)
+            self.judged.findings.extend(judge_python_layers(evidence, alone, self.devices, mode))
         # The rows of a batch say how many devices can have work only where the batch is what is shared out.
         rows = self._batch(expected) if self.pattern is None else None
         self.judged.findings.extend(
@@ -220,7 +224,7 @@ class Examination:
         own = tuple(op for op in evidence.ops if PROJECTION_SCOPE not in op.name)
         found = as_result(evidence.outputs, snapshot.variables, snapshot.starts, copied=mode == "eager")
         used |= noted
-        return replace(evidence, ops=own, outputs=None), found
+        return with_origins(replace(evidence, ops=own, outputs=None), self.inputs), found
 
     def _error(self, error: Exception, mode: Mode, program: str = "the parallel program") -> None:
         self.judged.findings.append(error_finding(error, program, mode, self.devices))
@@ -344,17 +348,20 @@ class Examination:
 
         The program under test computes in the same, or in a coarser one, which is a fault and no excuse for itself.
         """
-        coarsest = _coarsest(evidence)
+        coarsest = coarsest_of(evidence)
         given = [to_array(leaf) for leaf in self.single.leaves() if hasattr(leaf, "dtype")]
         arrays = [*given, *expected.outputs, *expected.state]
         # A variable or an input of a coarser type does not say what the reference computes in.
         known = [epsilon_of(array.dtype) for array in arrays if array is not None]
         if coarsest <= min(filter(None, known), default=0.0):
             return coarsest
+        return coarsest_of(self._trace_of_reference(mode, snapshot))
+
+    def _trace_of_reference(self, mode: Mode, snapshot: Snapshot) -> Trace:
         snapshot.restore()
-        of_reference = trace(self.single.runner(mode), *self.single.arguments(mode))
+        evidence = trace(self.single.runner(mode), *self.single.arguments(mode))
         snapshot.restore()
-        return _coarsest(of_reference)
+        return evidence
 
     def _same_again(
         self, first: Result, again: Mapping[int, NDArray[Any]], mode: Mode, exact: bool, measured: Measuring
@@ -389,9 +396,3 @@ class Examination:
         sizes = {array.shape[0] for array in expected.outputs if array is not None and array.ndim}
         given = {shape[0] for leaf in self.tested.leaves() if (shape := tuple(getattr(leaf, "shape", ())))}
         return max(sizes & given, default=rows_of(self.parallel, self.inputs))
-
-
-def _coarsest(evidence: Trace) -> float:
-    """The largest epsilon of the dtypes that ops compute in, or round to."""
-    ops = (op for op in evidence.ops if computes(op) or op.type == "Cast")
-    return coarsest_epsilon(dtype for op in ops for dtype in op.dtypes)

@@ -6,17 +6,18 @@ each scope, of the parts so far, and all but the last are thrown away.
 
 from __future__ import annotations
 
-from collections import defaultdict
-from collections.abc import Iterator, Set
+from collections.abc import Iterator
 
 from harness.devices.device import Devices
 from harness.devices.name import DeviceName
+from harness.evidence.arithmetic import CALLS, JOINS, SPLITS, computes
 from harness.evidence.op import Op
 from harness.evidence.trace import Trace
 from harness.judgement.accounting import Account
-from harness.judgement.arithmetic import CALLS, JOINS, SPLITS, computes
+from harness.judgement.clients import misplaced_updates, prepares_for_a_server
 from harness.judgement.companions import are_an_unscoped_model, live_with
-from harness.judgement.provenance import SEVERAL, SLICES, Cut, Provenance
+from harness.judgement.detours import detours
+from harness.judgement.provenance import SEVERAL, Cut, Provenance
 from harness.judgement.shards import Shards
 from harness.judgement.strays import Misplaced
 from harness.judgement.wiring import IDENTITIES, Wiring
@@ -26,12 +27,6 @@ _JOINED = (
     "after the loop over the devices"
 )
 _SPLIT = "a batch for several devices is split inside the scope of one of them; split it on the host"
-_WHOLE = (
-    "most of the work is layers that ran on the whole batch outside of the device scopes, though each shard reads what "
-    "they make; run them on each shard in its scope"
-)
-#: The share of a program's work from which on layers outside of the scopes are a finding.
-_MOST = 0.5
 
 
 def judge_shards(wiring: Wiring, devices: Devices, trace: Trace) -> Iterator[Misplaced]:
@@ -56,7 +51,9 @@ def judge_shards(wiring: Wiring, devices: Devices, trace: Trace) -> Iterator[Mis
             live_with(shards, other)
     for shards in judged:
         others = [other for other in judged if other is not shards and not other.is_within(shards)]
-        for misplaced in (*shards.misplaced(), *shards.misplaced_updates(), *_joins_in_a_tower(shards)):
+        work = (each for each in shards.misplaced() if not prepares_for_a_server(shards, each.op))
+        own = (*work, *misplaced_updates(shards), *detours(shards), *_joins_in_a_tower(shards))
+        for misplaced in own:
             # What brings rows of the device together with a part that visits it, such as a block of keys, is at home.
             if misplaced.op.name not in seen and not any(other.is_home_of(misplaced.op) for other in others):
                 seen.add(misplaced.op.name)
@@ -78,38 +75,6 @@ def judge_branches(account: Account, devices: Devices) -> Iterator[Misplaced]:
         if shards.are_on_several:
             odd = shards.odd_ones()
             yield from (each for each in shards.misplaced() if each.op.name in odd)
-
-
-def judge_wholes(account: Account, devices: Devices) -> Iterator[Misplaced]:
-    """The layers that work on a whole batch in no scope, on a device with a shard of its own, if they are most work.
-
-    Each shard reads their results, as those of a teacher. What may stand before the scopes prepares the rows.
-    """
-    own = {device.parsed for device in devices}
-    parts = {name for cut in account.cuts if _is_shared_out(cut, account, own) for name in cut.family}
-    whole = [
-        op
-        for op in account.work
-        if op.name not in parts and op.requested is None and op.type not in SLICES and account.depends(op)
-    ]
-    whole = [op for op in whole if any(name in parts for name in account.leads_to(op))]
-    ran = {account.places[op.name] for op in whole}
-    if not ran <= own or not any(map(account.has_own_weights, whole)):
-        return
-    share = sum(map(account.weight, whole)) / sum(map(account.weight, account.work))
-    if len(own) > 1 and share >= _MOST:
-        yield from (Misplaced(op, other, _WHOLE, None) for op in whole for other in sorted(own - ran)[:1])
-
-
-def _is_shared_out(cut: Cut, account: Account, devices: Set[DeviceName]) -> bool:
-    """Whether each part of one argument has one device alone, and each device a part."""
-    places: dict[int, set[DeviceName]] = defaultdict(set)
-    for op in account.work:
-        if cut.family.get(op.name, SEVERAL) != SEVERAL:
-            places[cut.family[op.name]].add(account.places[op.name])
-    apart = all(len(each) == 1 for each in places.values())
-    argument = cut.whole is not None and cut.whole.startswith("argument[")
-    return argument and apart and set[DeviceName]().union(*places.values()) == devices
 
 
 def _joins_in_a_tower(shards: Shards) -> Iterator[Misplaced]:

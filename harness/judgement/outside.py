@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator, Set
+from collections.abc import Callable, Iterator, Set
 from dataclasses import replace
 
 from harness.devices.device import Devices
 from harness.devices.name import DeviceName
+from harness.evidence.arithmetic import JOINS, SPLITS, computes, floats
 from harness.evidence.op import Op
+from harness.evidence.trace import Trace
 from harness.judgement.accounting import Account, is_product
-from harness.judgement.arithmetic import JOINS, SPLITS, computes, floats
-from harness.judgement.provenance import SLICES
+from harness.judgement.provenance import SLICES, VIEWS
 from harness.judgement.strays import first_of, lines, named, stray
-from harness.judgement.wiring import sources_of
+from harness.judgement.wiring import IDENTITIES, Wiring, reached, sources_of
 from harness.records import Finding
 
 #: The share of what each device would do if all did the same, from which on work without a scope is a finding.
@@ -27,6 +28,13 @@ _FIRST_GPU = (
     "work without a device scope ran on a device that the program must not use; TensorFlow runs it on the first GPU: "
     "give it the scope of one of the devices, or of the host"
 )
+PYTHON_DID_IT = (
+    "values come into the device scopes as new constants: NumPy or Python did the work, on the host; write it with "
+    "TensorFlow ops"
+)
+_CUTS_AND_VIEWS = SPLITS | SLICES | VIEWS
+#: A program that does less than this share of the reference's products leaves some of them to Python.
+_NEARLY_ALL = 0.95
 
 
 def judge_outside(account: Account, devices: Devices, mode: str) -> Iterator[Finding]:
@@ -75,8 +83,7 @@ def judge_python(account: Account, devices: Devices, mode: str) -> Iterator[Find
     if found:
         yield stray(
             "op-placement",
-            "values come into the device scopes as new constants: NumPy or Python did the work, on the host; write it "
-            "with TensorFlow ops",
+            PYTHON_DID_IT,
             first_of(found),
             mode,
             devices=[DeviceName.parse(devices.host)],
@@ -85,6 +92,55 @@ def judge_python(account: Account, devices: Devices, mode: str) -> Iterator[Find
             found=f"Python on {DeviceName.parse(devices.host).short}",
             place=lines(account.trace, found),
         )
+
+
+def judge_python_layers(trace: Trace, reference: Callable[[], Trace], devices: Devices, mode: str) -> Iterator[Finding]:
+    """An argument that eager code reads in Python alone, and multiplies with weights there: so does the reference.
+
+    To be asked where the results are right. They depend on an argument that no op reads, other than to cut it, and the
+    ops do less of the products of matrices than the reference.
+    """
+    unread = _unread_rows(trace)
+    if not unread or len(devices) < 2:
+        return
+    alone = reference()
+    known = {name for name in unread if name not in _unread_rows(alone)}
+    if not known or _products(trace) > _NEARLY_ALL * _products(alone):
+        return
+    wiring = Wiring(trace)
+    read = [op for op in trace.ops if op.type in IDENTITIES and not wiring.readers(op)]
+    copies = [op for op in read if any(maker.role == "variable" for maker in wiring.before(op))]
+    cuts = [op for op in trace.ops if any(name in known for name in op.inputs)]
+    yield stray(
+        "op-placement",
+        PYTHON_DID_IT,
+        f"argument {min(known).removeprefix('argument')}",
+        mode,
+        devices=[DeviceName.parse(devices.host)],
+        expected=named(device.parsed for device in devices),
+        wanted=[device.parsed for device in devices],
+        found=f"Python on {DeviceName.parse(devices.host).short}",
+        place=lines(trace, copies or cuts),
+    )
+
+
+def _unread_rows(trace: Trace) -> set[str]:
+    """The arguments of floating numbers in rows that no op reads, other than to cut or to view them."""
+    readers: dict[str, list[Op]] = defaultdict(list)
+    for op in trace.ops:
+        for name, _ in sources_of(op):
+            readers[name].append(op)
+    unread = set()
+    for name, (dtype, rank, *_) in trace.arguments.items():
+        if floats([str(dtype)]) and isinstance(rank, int) and rank > 1:
+            ops = reached(readers[name], lambda op: readers[op.name] if op.type in _CUTS_AND_VIEWS else ())
+            if all(op.type in _CUTS_AND_VIEWS for op in ops):
+                unread.add(name)
+    return unread
+
+
+def _products(trace: Trace) -> float:
+    return sum(trace.work.get(op.name) or 0.0 for op in trace.ops if op.role == "forward" and is_product(op))
 
 
 def _from_python(account: Account, meant: Set[DeviceName]) -> Iterator[Op]:

@@ -7,9 +7,9 @@ from collections.abc import Iterable, Iterator
 
 from harness.devices.device import Devices
 from harness.devices.name import DeviceName
+from harness.evidence.arithmetic import JOINS, computes, floats, on_device
 from harness.evidence.op import Op
 from harness.evidence.trace import Trace
-from harness.judgement.arithmetic import JOINS, computes, floats, on_device
 from harness.judgement.diagnosis.wording import listed
 from harness.judgement.strays import lines, stray
 from harness.judgement.wiring import IDENTITIES, Wiring, reached

@@ -8,13 +8,8 @@ from typing import Any
 
 from harness.devices.device import Device, Devices
 from harness.devices.name import DeviceName
-from harness.evidence.op import Op
-from harness.evidence.op_types import has_kernel
-from harness.evidence.trace import Trace
-from harness.judgement.accounting import Account
-from harness.judgement.arithmetic import (
+from harness.evidence.arithmetic import (
     JOINS,
-    LOOKUPS,
     MOVEMENT,
     PYTHON,
     SPLITS,
@@ -25,19 +20,25 @@ from harness.judgement.arithmetic import (
     moved,
     proven,
 )
+from harness.evidence.op import Op
+from harness.evidence.op_types import has_kernel
+from harness.evidence.roles import LOOKUPS
+from harness.evidence.trace import Trace
+from harness.judgement.accounting import Account
 from harness.judgement.belongings import SLOT_AWAY, Belongings
 from harness.judgement.diagnosis.wording import listed
-from harness.judgement.out_of_place import judge_branches, judge_shards, judge_wholes
+from harness.judgement.out_of_place import judge_branches, judge_shards
 from harness.judgement.outside import judge_outside, judge_python
 from harness.judgement.provenance import SLICES, Provenance
 from harness.judgement.strays import Misplaced, first_of, lines, named, stray
+from harness.judgement.undivided import judge_undivided
 from harness.judgement.wiring import Wiring
 from harness.records import Finding
 
 #: So many types of ops are named of what a device did that counts as unused.
 _SHOWN = 3
 
-
+_MERGED = "none: TensorFlow's graph optimizer merged it into an op on another device"
 _TABLE = (
     "TensorFlow runs a lookup in a hash table on the table's device, the host, whatever the scope; look up before the "
     "scope, or keep the values in a variable and use tf.gather"
@@ -69,7 +70,7 @@ def judge_placement(
     if on_host and len(devices) > 1:
         belongings = Belongings(account, devices)
         known = {each.op.name for each in misplaced}
-        branches = [*judge_branches(account, devices), *judge_wholes(account, devices)]
+        branches = [*judge_branches(account, devices), *judge_undivided(account, devices)]
         branches = [each for each in branches if each.op.name not in known]
         misplaced += [each for each in branches if each.op.device != each.expected]
         known |= {each.op.name for each in branches}
@@ -95,7 +96,7 @@ def _merge(kind: str, misplaced: Iterable[Misplaced], trace: Trace, mode: str) -
     for cause, group in groups.items():
         ops = [each.op for each in group]
         devices = [op.device for op in ops if op.device is not None]
-        found = named(devices) if devices else "optimised away: its work was done on another device"
+        found = named(devices) if devices else _MERGED
         share = max((each.share for each in group if each.share is not None), default=None)
         findings.append(
             stray(
@@ -176,7 +177,7 @@ def _unused(account: Account, devices: Devices, mode: str, rows: int | None, pro
         used |= {device.parsed for device in devices if any(device.parsed.matches(place) for place in asked)}
     if not used:
         return []
-    expected = len(devices) if rows is None else min(len(devices), max(rows, 1))
+    expected = len(devices) if rows is None or account.shares_out_columns else min(len(devices), max(rows, 1))
     idle = [device for device in devices if device.parsed not in used]
     missing = expected - (len(devices) - len(idle))
     if missing <= 0:

@@ -12,8 +12,8 @@ from collections import defaultdict
 from collections.abc import Iterator, Mapping, Set
 from typing import Any, NamedTuple
 
+from harness.evidence.arithmetic import SPLITS
 from harness.evidence.op import Op
-from harness.judgement.arithmetic import SPLITS
 from harness.judgement.wiring import Wiring, sources_of
 
 #: What an op works on that reads tensors of several parts.
@@ -26,7 +26,8 @@ _SHAPES = frozenset({"Rank", "Shape", "ShapeN", "Size"})
 SLICES = frozenset({"Gather", "GatherNd", "GatherV2", "Slice", "StridedSlice"})
 #: Which of its two operands gives such an op its rows: the other one is what they are multiplied with or looked up in.
 ROW_OPERANDS = {"BatchMatMulV2": 0, "GatherNd": 1, "GatherV2": 1, "MatMul": 0}
-_VIEWS = frozenset({"Cast", "EnsureShape", "ExpandDims", "Identity", "Reshape", "Squeeze", "StopGradient", "Transpose"})
+#: Ops whose result has the numbers of what they read, in the same rows.
+VIEWS = frozenset({"Cast", "EnsureShape", "ExpandDims", "Identity", "Reshape", "Squeeze", "StopGradient", "Transpose"})
 _CUTS = SPLITS | {"DynamicPartition"}
 #: An output of an op by its number; ``None`` for all of them.
 _Part = tuple[str, int | None]
@@ -123,7 +124,7 @@ class Provenance:
     def base(self, name: str, port: int) -> tuple[str, int]:
         """The tensor that a tensor is a view of."""
         op = self.wiring.by_name.get(name)
-        while op is not None and op.type in _VIEWS and self.sources[op.name]:
+        while op is not None and op.type in VIEWS and self.sources[op.name]:
             name, port = self.sources[op.name][0]
             op = self.wiring.by_name.get(name)
         return name, port

@@ -14,7 +14,7 @@ from dataclasses import replace
 from typing import Any
 
 from harness._tensorflow import interface, op_callback
-from harness.judgement.arithmetic import MOVEMENT
+from harness.evidence.arithmetic import MOVEMENT
 from harness.judgement.runs import Program
 from harness.judgement.tolerance import epsilon_of_name
 from harness.lazy import tf

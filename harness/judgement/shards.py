@@ -14,12 +14,13 @@ from functools import cached_property
 
 from harness.devices.device import Devices
 from harness.devices.name import DeviceName
+from harness.evidence.arithmetic import JOINS, MOVEMENT, PYTHON, computes, floats, moved, on_device
 from harness.evidence.op import Op
+from harness.evidence.roles import LOOKUPS
 from harness.evidence.trace import Trace
 from harness.judgement.accounting import checks_of, has_weights
-from harness.judgement.arithmetic import JOINS, LOOKUPS, MOVEMENT, PYTHON, computes, floats, moved, on_device
 from harness.judgement.provenance import SEVERAL, SLICES, Cut, Provenance
-from harness.judgement.strays import Misplaced
+from harness.judgement.strays import Misplaced, cause_of
 from harness.judgement.wiring import reached
 
 #: The share of a shard's work from which on it is a finding elsewhere: less costs less than it takes to look at it.
@@ -32,11 +33,6 @@ _SCALES = frozenset({"Div", "DivNoNan", "Mul", "Neg", "RealDiv"})
 _SUMS = frozenset({"Add", "AddV2"})
 #: Ops that make less of what is then joined.
 _REDUCTIONS = frozenset({"All", "Any", "Max", "Min", "Prod", "Sum"})
-
-LOOKUP_MESSAGE = (
-    "TensorFlow runs a lookup on its variable's device, whatever the scope; read the variable inside the scope first "
-    "(variable.read_value()), or give each device its own part of the variable"
-)
 
 
 class Shards:
@@ -57,8 +53,8 @@ class Shards:
         self.trace = trace
         self.ops = self._ordered()
         # What is done to a gradient before an update is the optimizer's work, which belongs to the variable.
-        optimizer = self._after(lambda op: op.role == "gradient")
-        self._optimized = [op for op in self.ops if op.name in optimizer and op.role == "forward" and computes(op)]
+        optimizer = self._done_to_gradients()
+        self.optimized = [op for op in self.ops if op.name in optimizer and op.role == "forward" and computes(op)]
         worked = [op for op in self.ops if computes(op) and op.role == "forward" and op.type not in PYTHON]
         # What cuts a part out is no work on it.
         worked = [op for op in worked if op.type not in SLICES or self._sources(op.name)]
@@ -155,7 +151,7 @@ class Shards:
             for op in step.values():
                 device, part = self.place(op), self.part(op)
                 own = homes.get(part, set())
-                if device is None or not own or device in own or self._excused(op):
+                if device is None or not own or device in own or self.excused(op):
                     continue
                 if moved(op) and op.type not in LOOKUPS:
                     continue  # judged by what its scope asked for
@@ -178,27 +174,7 @@ class Shards:
             if share >= (_MOST if free and not model else _SHARE):
                 home = min(homes[part], key=str)
                 for op in ops:
-                    yield Misplaced(op, home, _cause(op), share)
-
-    def misplaced_updates(self) -> Iterator[Misplaced]:
-        """What a scope puts on another part's device of the work on the gradients of one part, such as a client's.
-
-        What leads to the update of a variable belongs to the variable.
-        """
-        homes = self.homes
-        for op in self._optimized:
-            own, place = homes.get(self.part(op), set()), self.place(op)
-            if op.requested is None or not own or place is None or place in own or place not in self.devices:
-                continue
-            others = any(place in there for part, there in homes.items() if part != self.part(op))
-            gradients = [each for each in self.wiring.makers(op) if each.role == "gradient"]
-            if not others or not all(each.device in own for each in gradients) or self._excused(op):
-                continue
-            if self._leads_to_no_update(op):
-                yield Misplaced(op, min(own, key=str), _cause(op))
-
-    def _leads_to_no_update(self, op: Op) -> bool:
-        return all(end.role != "update" for end in self._ends(op, lambda _: True))
+                    yield Misplaced(op, home, cause_of(op), share)
 
     @cached_property
     def _steps(self) -> dict[tuple[int, int], dict[int, Op]]:
@@ -331,10 +307,19 @@ class Shards:
                 found.add(op.name)
         return found
 
-    def _excused(self, op: Op) -> bool:
+    def _done_to_gradients(self) -> set[str]:
+        """The ops on one part that come after a gradient, be it of these parts or of those of another family."""
+        found: set[str] = set()
+        for op in self.ops:
+            makers = [self.wiring.by_name.get(name) for name, _ in self.provenance.sources[op.name]]
+            if any(maker is not None and (maker.name in found or maker.role == "gradient") for maker in makers):
+                found.add(op.name)
+        return found
+
+    def excused(self, op: Op) -> bool:
         """Whether an op only weights what is then joined, or is done where its part is handed on to."""
         if op.type in _SCALES | _REDUCTIONS:
-            ends = self._ends(op, lambda reader: reader.type in _SCALES | MOVEMENT)
+            ends = self.ends(op, lambda reader: reader.type in _SCALES | MOVEMENT)
             if ends and all(self.family[end.name] == SEVERAL or end.role == "update" for end in ends):
                 return True
         return self._handed_on(op)
@@ -342,14 +327,14 @@ class Shards:
     def _updates(self, op: Op) -> bool:
         """Whether an op is done for variables alone, such as those of a metric, and so belongs to them."""
         places = (None, self.place(op))
-        ends = self._ends(
+        ends = self.ends(
             op, lambda reader: reader.role == "forward" and (reader.device in places or reader.type in MOVEMENT)
         )
         return bool(ends) and all(end.role == "update" for end in ends)
 
     def _handed_on(self, op: Op) -> bool:
         """Whether an op meets other parts in the scope that it stands in."""
-        ends = self._ends(op, lambda reader: reader.device in (None, op.device) or reader.type in MOVEMENT)
+        ends = self.ends(op, lambda reader: reader.device in (None, op.device) or reader.type in MOVEMENT)
         return bool(ends) and all(self._meets(end, op) for end in ends)
 
     def _meets(self, end: Op, op: Op) -> bool:
@@ -368,7 +353,7 @@ class Shards:
             meets = goes_on and any(self.wiring.by_name[name].device == end.device for name in others)
         return meets or self.differ_in_width
 
-    def _ends(self, op: Op, goes_on: Callable[[Op], bool]) -> list[Op]:
+    def ends(self, op: Op, goes_on: Callable[[Op], bool]) -> list[Op]:
         """The forward ops, on this part or on several, with which the work that ``goes_on`` from an op ends."""
 
         def onward(each: Op) -> list[Op]:
@@ -380,11 +365,3 @@ class Shards:
 
         found = reached([op], lambda each: onward(each) if passed(each) else ())
         return [each for each in found if not passed(each) and each.role in ("forward", "update")]
-
-
-def _cause(op: Op) -> str:
-    if op.type in LOOKUPS:
-        return LOOKUP_MESSAGE
-    if op.requested is None:
-        return "work on a shard ran outside of the shard's device scope"
-    return "work on a shard ran in a device scope that is not the shard's"

@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 from harness.devices.name import DeviceName
 from harness.evidence.op import Op
+from harness.evidence.roles import LOOKUPS
 from harness.evidence.trace import Trace
 from harness.judgement.diagnosis.wording import listed
 from harness.records import Finding
@@ -21,6 +22,10 @@ class Misplaced(NamedTuple):
     share: float | None = None
 
 
+_LOOKUP = (
+    "TensorFlow runs a lookup on its variable's device, whatever the scope; read the variable inside the scope first "
+    "(variable.read_value()), or give each device its own part of the variable"
+)
 #: So many lines of the program are named.
 _SHOWN = 3
 
@@ -67,3 +72,12 @@ def lines(trace: Trace, ops: Iterable[Op]) -> str | None:
     if not made:
         return None
     return listed(made[:_SHOWN]) + (f", called at {listed(called[:_SHOWN])}" if called else "")
+
+
+def cause_of(op: Op) -> str:
+    """What is wrong with work on a shard that is away from the shard's device."""
+    if op.type in LOOKUPS:
+        return _LOOKUP
+    if op.requested is None:
+        return "work on a shard ran outside of the shard's device scope"
+    return "work on a shard ran in a device scope that is not the shard's"

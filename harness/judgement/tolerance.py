@@ -19,6 +19,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from harness.evidence.arithmetic import computes
+from harness.evidence.trace import Trace
+
 #: How often the reference is run with moved inputs to measure its sensitivity.
 REPLAYS = 4
 #: Elements that are compared at a time: 2 MiB in float64.
@@ -108,6 +111,12 @@ def coarsest_epsilon(dtypes: Iterable[str]) -> float:
     A float32 result of a float16 layer (mixed precision) is no better than float16.
     """
     return max(map(epsilon_of_name, dtypes), default=0.0)
+
+
+def coarsest_of(evidence: Trace) -> float:
+    """The largest epsilon of the dtypes that ops compute in, or round to."""
+    ops = (op for op in evidence.ops if computes(op) or op.type == "Cast")
+    return coarsest_epsilon(dtype for op in ops for dtype in op.dtypes)
 
 
 def move(array: NDArray[Any], random: np.random.Generator, at_least: float = 0.0) -> NDArray[Any]:

@@ -7,8 +7,8 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
 
+from harness.evidence.arithmetic import proven
 from harness.judgement.accepted import Acceptance, accepted, accepts
-from harness.judgement.arithmetic import proven
 from harness.judgement.diagnosis.explain import explain, merged
 from harness.judgement.diagnosis.wording import first_upper, listed
 from harness.judgement.patterns import SKIPPED

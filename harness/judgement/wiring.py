@@ -7,19 +7,11 @@ from collections.abc import Callable, Iterable, Iterator
 from functools import cached_property
 
 from harness.devices.name import DeviceName
+from harness.evidence.arithmetic import CALLS, PYTHON, TABLES, computes, moved, on_device, sources_of as sources_of
 from harness.evidence.op import Op
 from harness.evidence.op_types import has_kernel
+from harness.evidence.roles import LOOKUPS
 from harness.evidence.trace import Trace
-from harness.judgement.arithmetic import (
-    CALLS,
-    LOOKUPS,
-    PYTHON,
-    TABLES,
-    computes,
-    moved,
-    on_device,
-    sources_of as sources_of,
-)
 
 #: How many identities, calls or optimised ops in a row are seen through.
 _FAR = 16

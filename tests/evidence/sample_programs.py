@@ -9,8 +9,8 @@ import numpy as np
 import tensorflow as tf
 
 from harness import DeviceName, Trace
+from harness.evidence.arithmetic import computes
 from harness.evidence.op import Op
-from harness.judgement.arithmetic import computes
 
 RANDOM = np.random.default_rng(11)
 _ROWS = RANDOM.normal(size=(4, 3)).astype(np.float32)

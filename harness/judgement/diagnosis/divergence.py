@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 
-from harness.judgement.arithmetic import PYTHON
+from harness.evidence.arithmetic import PYTHON
 from harness.judgement.diagnosis.acquittal import rightly_unlike
 from harness.judgement.diagnosis.contrast import (
     lost_write,

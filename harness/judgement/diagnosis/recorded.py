@@ -13,8 +13,8 @@ import numpy as np
 
 from harness._tensorflow import interface, op_callback
 from harness.devices.name import DeviceName
+from harness.evidence.arithmetic import MOVEMENT
 from harness.evidence.places import places_of_call
-from harness.judgement.arithmetic import MOVEMENT
 from harness.judgement.diagnosis.observed import WRITES, eager_functions
 from harness.judgement.diagnosis.place import layer_of_call
 from harness.judgement.diagnosis.question import Array, Question

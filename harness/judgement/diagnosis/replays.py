@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from harness.evidence.arithmetic import MOVEMENT, PYTHON
 from harness.evidence.op_types import op_arguments
-from harness.judgement.arithmetic import MOVEMENT, PYTHON
 from harness.judgement.diagnosis.leaves import handle_of
 from harness.judgement.diagnosis.lookup import whole_and_rows
 from harness.judgement.diagnosis.observed import draws_numbers

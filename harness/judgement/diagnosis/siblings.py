@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from harness.judgement.arithmetic import SPLITS
+from harness.evidence.arithmetic import SPLITS
 from harness.judgement.diagnosis.contrast import numbered
 from harness.judgement.diagnosis.expected import counterpart
 from harness.judgement.diagnosis.lookup import Rows, whole_and_rows

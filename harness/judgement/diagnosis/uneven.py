@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
-from harness.judgement.arithmetic import MOVEMENT
+from harness.evidence.arithmetic import MOVEMENT
 from harness.judgement.diagnosis.recorded import GIVEN, Step
 from harness.judgement.diagnosis.wording import listed
 from harness.plural import plural

@@ -13,8 +13,8 @@ from functools import reduce
 from operator import or_
 from typing import TYPE_CHECKING, Any
 
+from harness.evidence.arithmetic import computes
 from harness.evidence.build import build
-from harness.judgement.arithmetic import computes
 
 if TYPE_CHECKING:
     from harness.evidence.op import Op

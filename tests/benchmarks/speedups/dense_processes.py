@@ -196,8 +196,8 @@ def _gradients(x: Any, variables: Sequence[Any], rows: int) -> list[Any]:
 
 def _seen(step: Step) -> dict[str, object]:
     """Where the arithmetic of a step ran, and the bytes of its collectives, from a trace of it."""
+    from harness.evidence.arithmetic import proven
     from harness.evidence.tracing import trace
-    from harness.judgement.arithmetic import proven
 
     seen = trace(step)
     return {
