@@ -116,7 +116,7 @@ def advise(
 
     try:
         show("starting TensorFlow")
-        with contextlib.closing(_messages(Job("harness.advice.process:run", arguments), files)) as news:
+        with contextlib.closing(messages(Job("harness.advice.process:run", arguments), files)) as news:
             for message in news:
                 if "about" in message:
                     advice = replace(advice, **message["about"])
@@ -139,7 +139,7 @@ def advise(
     finish()
 
 
-def _messages(job: Job, files: WorkerFiles) -> Generator[dict[str, Any], None, None]:
+def messages(job: Job, files: WorkerFiles) -> Generator[dict[str, Any], None, None]:
     """What the worker process sends, until it is done. Raise RefusedByWorker or WorkerFailed if it cannot do it."""
     from harness.errors import RefusedByWorker, WorkerFailed
     from harness.runner.messages import Answer, Refused

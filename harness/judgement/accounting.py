@@ -63,7 +63,7 @@ class Account:
     def work(self) -> list[Op]:
         """The forward work, each op of which depends on what the program gets where there is such work."""
         cut_out = {name for cut in self.cuts if _of_a_batch(cut) for name, port in cut.parts if port is None}
-        no_work = cut_out | checks_of(self.wiring)
+        no_work = cut_out | checks_of(self.wiring, unread=False)
         found = [
             op
             for op in self.wiring.ops
@@ -338,15 +338,16 @@ def _apart(family: Family, group: list[Op]) -> bool:
     return len(parts) == len(group) and SEVERAL not in parts
 
 
-def checks_of(wiring: Wiring) -> set[str]:
+def checks_of(wiring: Wiring, *, unread: bool = True) -> set[str]:
     """The ops whose results only assertions read, which may stand anywhere.
 
-    In eager code an assertion is Python's, and reads a truth value that no op reads.
+    In eager code an assertion is Python's, and reads a truth value that no op reads: with ``unread``, such count too.
     """
     found = {
         op.name
         for op in wiring.ops
-        if op.type == "Assert" or ((op.type == "CheckNumerics" or op.dtypes == ("bool",)) and not wiring.is_read(op))
+        if op.type == "Assert"
+        or (unread and (op.type == "CheckNumerics" or op.dtypes == ("bool",)) and not wiring.is_read(op))
     }
     if found:
         # An assertion in a graph stands in a call that does nothing else.

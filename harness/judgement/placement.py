@@ -24,7 +24,7 @@ from harness.evidence.op import Op
 from harness.evidence.op_types import has_kernel
 from harness.evidence.roles import LOOKUPS
 from harness.evidence.trace import Trace
-from harness.judgement.accounting import Account
+from harness.judgement.accounting import Account, checks_of
 from harness.judgement.belongings import SLOT_AWAY, Belongings
 from harness.judgement.diagnosis.wording import listed
 from harness.judgement.out_of_place import judge_branches, judge_shards
@@ -83,7 +83,7 @@ def judge_placement(
         *_merge("variable-placement", away, trace, mode),
         *judge_outside(account, devices, mode),
         *judge_python(account, devices, mode),
-        *_unused(account, devices, mode, rows, program),
+        *_unused(account, devices, mode, rows, program, chosen=not on_host),
     ]
 
 
@@ -169,9 +169,15 @@ def gradient_ops(trace: Trace) -> int:
     )
 
 
-def _unused(account: Account, devices: Devices, mode: str, rows: int | None, program: str | None) -> list[Finding]:
+def _unused(
+    account: Account, devices: Devices, mode: str, rows: int | None, program: str | None, *, chosen: bool
+) -> list[Finding]:
+    """``chosen``: the caller says what each device is for, such as a stage, and be it a small one."""
     trace, wiring = account.trace, account.wiring
     used = set(account.used)
+    if chosen:
+        checks = checks_of(wiring, unread=False)
+        used |= {account.places[op.name] for op in wiring.ops if op.name in account.places and op.name not in checks}
     if not account.work or len(used & {device.parsed for device in devices}) < len(devices):
         asked = _asked_for_host_data(wiring, bool(used))
         used |= {device.parsed for device in devices if any(device.parsed.matches(place) for place in asked)}

@@ -47,10 +47,11 @@ def judge_undivided(account: Account, devices: Devices) -> Iterator[Misplaced]:
         return
     shared = [cut for cut in account.cuts if _is_shared_out(cut, account, own)]
     families = {name: part for cut in shared for name, part in cut.family.items()}
+    given = {name: part for cut in shared if _is_given(cut) for name, part in cut.family.items()}
     rest = [op for op in account.work if op.name not in families and op.type not in SLICES and account.depends(op)]
     total = sum(map(account.weight, account.work))
     for cause, ops in (
-        (_WHOLE, _read_by_shards(account, rest, families, None, _MOST * total)),
+        (_WHOLE, _read_by_shards(account, rest, given, None, _MOST * total)),
         (_IN_ONE_SCOPE, _read_by_shards(account, rest, families, _rows_of(account, shared), _MUCH * total)),
         (_AGAIN, _done_again(account, rest, families)),
         (_ALL_PARTS, _on_all_parts(account, len(own), _MOST * total)),
@@ -112,8 +113,12 @@ def _is_shared_out(cut: Cut, account: Account, devices: Set[DeviceName]) -> bool
     apart = all(len(each) == 1 for each in places.values())
     if not apart or set[DeviceName]().union(*places.values()) != devices:
         return False
-    given = any(name is not None and name.startswith("argument[") for name in (cut.whole, next(iter(cut.parts))[0]))
-    return given or _are_rows(account, cut)
+    return _is_given(cut) or _are_rows(account, cut)
+
+
+def _is_given(cut: Cut) -> bool:
+    """Whether an argument was shared out, and not what the program made."""
+    return any(name is not None and name.startswith("argument[") for name in (cut.whole, next(iter(cut.parts))[0]))
 
 
 def _are_rows(account: Account, cut: Cut) -> bool:

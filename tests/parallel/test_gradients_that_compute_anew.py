@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
@@ -43,6 +43,18 @@ def _programs(weights: Any) -> dict[str, Callable[..., Any]]:
     }
 
 
+@pytest.fixture
+def soft_placement(devices: Devices) -> Iterator[None]:
+    """As TensorFlow has it by default: a Jacobian splits integers, for which GPUs have no kernel."""
+    before = tf.config.get_soft_device_placement()
+    tf.config.set_soft_device_placement(True)
+    try:
+        yield
+    finally:
+        tf.config.set_soft_device_placement(before)
+
+
+@pytest.mark.usefixtures("soft_placement")
 @pytest.mark.parametrize("name", _programs(None))
 def test_the_gradients_are_those_of_one_device(devices: Devices, name: str) -> None:
     weights = tf.Variable(WEIGHTS)

@@ -25,8 +25,10 @@ def test_the_same_code_passes(gate: GateSession) -> None:
             "against *0001_base.json",
             "accepted loss: 5.0%; confidence: 99.0%, one-sided",
             "variation between runs: ± 1.3% (default, not calibrated on this machine)",
-            "*test_one * same",
-            "*test_other * same",
+            "*test_one",
+            "* same",
+            "*test_other",
+            "* same",
             "PASS: no loss of speedup beyond 5.0% was shown in 2 benchmarks",
         ]
     )
@@ -40,8 +42,10 @@ def test_a_planted_loss_is_measured_twice_and_fails(gate: GateSession) -> None:
     assert result.stdout.str().count("measured a second time") == 1
     result.stdout.fnmatch_lines(
         [
-            "*test_one *FAIL: worse by more than the threshold, confirmed by a second measurement (-1*",
-            "*test_other * same",
+            "*test_one",
+            "*FAIL: worse by more than the threshold, confirmed by a second*",
+            "*test_other",
+            "* same",
         ]
     )
     result.stdout.fnmatch_lines(["FAIL: a loss of speedup beyond 5.0% in 1 of 2 benchmarks: *::test_one"])
@@ -51,7 +55,7 @@ def test_a_loss_that_the_second_measurement_does_not_show_passes(gate: GateSessi
     gate.save()
     result = gate.run(both(one=1.6, second=1.9), *COMPARE)
     assert result.ret == 0
-    result.stdout.fnmatch_lines(["*test_one * worse, contradicted by the second measurement*"])
+    result.stdout.fnmatch_lines(["*test_one", "* worse, contradicted by the second measurement*"])
 
 
 def test_a_baseline_is_named_by_its_number_or_its_path(gate: GateSession) -> None:

@@ -30,7 +30,7 @@ _LIMIT_S = 1200
 _PYTEST = "pytest -p harness.pytest_plugin.plugin -p pytest_benchmark.plugin -p no:cacheprovider"
 _PROGRAMS = {"python": [], "harness": ["-m", "harness"], "pytest": ["-m", *_PYTEST.split()]}
 #: Pages whose commands measure speed: ``tests/benchmarks`` runs them, alone on the machine.
-SPEED_PAGES = ("docs/guides/advise.md", "docs/guides/profiling.md", "docs/guides/speedups.md")
+SPEED_PAGES = ("docs/guides/advise.md", "docs/guides/fit.md", "docs/guides/profiling.md", "docs/guides/speedups.md")
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,162 @@
+#!/usr/bin/env python
+"""How far the peak that ``harness fit`` predicts for a batch, from a quarter and a half of it, is from the real one.
+
+python profiles/fit_error.py    # about two minutes
+"""
+
+from __future__ import annotations
+
+import gc
+import os
+import statistics
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+# The repository's own package, whether it is installed or not.
+sys.path[:0] = [str(Path(__file__).resolve().parent.parent)]
+
+GPU = "GPU:0"
+
+
+def cases() -> Iterator[tuple[str, Callable[[], Any], tuple[int, ...], Any, int]]:
+    """Yield name, model, shape of a row, optimizer and rows."""
+    import keras
+
+    layers, optimizers = keras.layers, keras.optimizers
+
+    def mlp(width: int, depth: int, activation: str = "relu") -> Callable[[], Any]:
+        def made() -> Any:
+            hidden = [layers.Dense(width, activation=activation) for _ in range(depth)]
+            return keras.Sequential([*hidden, layers.Dense(10)])
+
+        return made
+
+    def cnn(*filters: int, norm: bool = False) -> Callable[[], Any]:
+        def made() -> Any:
+            parts: list[Any] = []
+            for each in filters:
+                parts += [layers.Conv2D(each, 3, activation=None if norm else "relu")]
+                parts += [layers.BatchNormalization(), layers.ReLU()] if norm else [layers.MaxPool2D()]
+            return keras.Sequential([*parts, layers.GlobalAveragePooling2D(), layers.Dense(10)])
+
+        return made
+
+    def residual(filters: int, blocks: int) -> Callable[[], Any]:
+        def made() -> Any:
+            inputs = keras.Input((32, 32, 3))
+            x = layers.Conv2D(filters, 3, padding="same")(inputs)
+            for _ in range(blocks):
+                y = layers.ReLU()(layers.BatchNormalization()(layers.Conv2D(filters, 3, padding="same")(x)))
+                x = layers.ReLU()(x + layers.BatchNormalization()(layers.Conv2D(filters, 3, padding="same")(y)))
+            return keras.Model(inputs, layers.Dense(10)(layers.GlobalAveragePooling2D()(x)))
+
+        return made
+
+    def attention(width: int, blocks: int, length: int) -> Callable[[], Any]:
+        def made() -> Any:
+            inputs = keras.Input((length, width))
+            x: Any = inputs
+            for _ in range(blocks):
+                y = layers.LayerNormalization()(x)
+                x = x + layers.MultiHeadAttention(4, width // 4)(y, y)
+                y = layers.LayerNormalization()(x)
+                x = x + layers.Dense(width)(layers.Dense(4 * width, activation="relu")(y))
+            return keras.Model(inputs, layers.Dense(10)(layers.GlobalAveragePooling1D()(x)))
+
+        return made
+
+    def mobilenet() -> Any:
+        return keras.applications.MobileNetV2(
+            weights=None, input_shape=(64, 64, 3), classes=10, classifier_activation=None
+        )
+
+    def embedding() -> Any:
+        return keras.Sequential([layers.Embedding(5000, 64), layers.GlobalAveragePooling1D(), layers.Dense(10)])
+
+    sgd, adam = (lambda: optimizers.SGD(0.01)), (lambda: optimizers.Adam(0.001))
+    momentum = lambda: optimizers.SGD(0.01, momentum=0.9)  # noqa: E731
+    yield "mlp 1024x4 sgd", mlp(1024, 4), (512,), sgd, 512
+    yield "mlp 256x8 adam", mlp(256, 8), (128,), adam, 1024
+    yield "mlp 2048x2 momentum", mlp(2048, 2), (256,), momentum, 64
+    yield "mlp 512x6 tanh adam", mlp(512, 6, "tanh"), (512,), adam, 256
+    yield "mlp 512x3 gelu sgd", mlp(512, 3, "gelu"), (256,), sgd, 2048
+    yield "mlp 768x5 swish momentum", mlp(768, 5, "swish"), (128,), momentum, 512
+    yield "cnn 32-64 sgd", cnn(32, 64), (64, 64, 3), sgd, 32
+    yield "cnn 16-32-64 adam", cnn(16, 32, 64), (64, 64, 3), adam, 32
+    yield "cnn 64-64 momentum", cnn(64, 64), (32, 32, 3), momentum, 32
+    yield "cnn 24-48 adam", cnn(24, 48), (48, 48, 3), adam, 64
+    yield "cnn norm 16-32 sgd", cnn(16, 32, norm=True), (32, 32, 3), sgd, 32
+    yield "cnn norm 32-32 adam", cnn(32, 32, norm=True), (24, 24, 3), adam, 64
+    yield "residual 16x3 momentum", residual(16, 3), (32, 32, 3), momentum, 32
+    yield "residual 32x2 adam", residual(32, 2), (32, 32, 3), adam, 16
+    yield "transformer 128x2 adam", attention(128, 2, 64), (64, 128), adam, 16
+    yield "transformer 256x1 sgd", attention(256, 1, 32), (32, 256), sgd, 32
+    yield "transformer 64x3 momentum", attention(64, 3, 128), (128, 64), momentum, 8
+    yield "transformer 192x2 adam", attention(192, 2, 48), (48, 192), adam, 24
+    yield "mobilenet momentum", mobilenet, (64, 64, 3), momentum, 16
+    yield "mobilenet adam", mobilenet, (64, 64, 3), adam, 8
+    yield "lstm 128", (lambda: keras.Sequential([layers.LSTM(128), layers.Dense(10)])), (32, 64), adam, 128
+    yield "embedding", embedding, (64,), adam, 512
+
+
+def peaks(build: Callable[[], Any], shape: tuple[int, ...], optimizer: Any, rows: int) -> list[int]:
+    """The peaks of five training steps in bytes, with everything on the software GPU."""
+    import tensorflow as tf
+
+    tf.keras.utils.clear_session()
+    gc.collect()
+    before = int(tf.config.experimental.get_memory_info(GPU)["current"])
+    with tf.device(GPU):
+        model, x = build(), tf.ones((rows, *shape))
+        model(x)
+        moves = optimizer()
+        moves.build(model.trainable_variables)
+        y = tf.zeros((rows,), tf.int64)
+
+    def step(x: Any, y: Any) -> Any:
+        with tf.device(GPU):
+            with tf.GradientTape() as tape:
+                each = tf.nn.sparse_softmax_cross_entropy_with_logits(y, model(x, training=True))
+                loss = tf.reduce_mean(each)
+            gradients = tape.gradient(loss, model.trainable_variables)
+            moves.apply_gradients(zip(gradients, model.trainable_variables, strict=True))
+        return loss
+
+    function: Any = tf.function(step)
+    function(x, y)
+    found = []
+    for _ in range(5):
+        tf.test.experimental.sync_devices()
+        tf.config.experimental.reset_memory_stats(GPU)
+        function(x, y).numpy()
+        found.append(int(tf.config.experimental.get_memory_info(GPU)["peak"]) - before)
+    return found
+
+
+def main() -> None:
+    """Print a line for each model, and the median and the largest error."""
+    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
+
+    import harness
+    from harness.advice.fitting import Line, Peak
+
+    harness.configure("softgpu:1x8192")
+    errors = []
+    for name, build, shape, optimizer, rows in cases():
+        measured = {size: peaks(build, shape, optimizer, size) for size in (rows // 4, rows // 2, rows)}
+        line = Line.through([Peak(size, max(measured[size])) for size in (rows // 4, rows // 2)])
+        largest = max(measured[rows])
+        errors.append(line.at(rows) / largest - 1)
+        spread = max(max(each) / min(each) for each in measured.values()) - 1
+        sys.stdout.write(
+            f"{name:26} {largest / 2**20:7.1f} MiB, predicted {errors[-1]:+6.1%}, five steps differ by {spread:.1%}\n"
+        )
+        sys.stdout.flush()
+    off = sorted(map(abs, errors))
+    sys.stdout.write(f"{len(off)} models: off by {statistics.median(off):.1%} (median), {off[-1]:.1%} (largest)\n")
+
+
+if __name__ == "__main__":
+    main()
