@@ -140,7 +140,7 @@ def main() -> None:
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 
     import harness
-    from harness.advice.fitting import Line, Peak
+    from harness.advice.peaks import Line, Peak
 
     harness.configure("softgpu:1x8192")
     errors = []

@@ -41,11 +41,11 @@ def run(send: Send, spec: str, file: Path, function: str, batch: int | None, sha
     for size in sizes:
         tf.keras.utils.clear_session()
         gc.collect()
-        try:
-            with users_code(target):
+        with users_code(target):
+            try:
                 held, peak = _measured(target, spec, devices, size)
-        except tf.errors.ResourceExhaustedError:
-            break
+            except tf.errors.ResourceExhaustedError:
+                break
         send(Answer({"peak": {"rows": size, "size_bytes": peak, "held_bytes": held}}))
     send(Answer({"complete": True}))
 

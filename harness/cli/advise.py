@@ -3,50 +3,40 @@
 from __future__ import annotations
 
 import contextlib
-import sys
 import time
-from collections.abc import Generator
 from dataclasses import replace
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from harness.cli.answers import messages
 from harness.cli.endings import Ended
 from harness.cli.errors import clear_errors, refuse, say
 from harness.cli.options import (
     DEFAULT_REPORT,
+    BatchOption,
+    BuildArgument,
     DevicesOption,
     ReportOption,
+    check_batch,
     check_report,
     check_seconds,
     check_spec,
     number,
-    whole_number,
 )
-from harness.errors import HarnessError, UsageError
+from harness.errors import HarnessError
 from harness.extras import require
 
 if TYPE_CHECKING:
     from harness.advice.record import Advice, Way
-    from harness.runner.job import Job, WorkerFiles
 
 DEFAULT_BUDGET_S = 8.0
 
 
 def advise(
-    target: Annotated[
-        str,
-        typer.Argument(
-            metavar="FILE.py:BUILD",
-            help="BUILD() returns (model, x, y): a Keras model and an example batch; or (fn, inputs) or "
-            "(fn, inputs, variables): a function and the arrays of a batch.",
-        ),
-    ],
+    target: BuildArgument,
     devices: DevicesOption = "auto",
-    batch: Annotated[
-        int | None,
-        typer.Option("--batch", parser=whole_number, metavar="N", help="Repeat or cut the example batch to N rows."),
-    ] = None,
+    batch: BatchOption = None,
     budget: Annotated[
         float, typer.Option("--budget", parser=number, metavar="S", help="Seconds for timing each way.")
     ] = DEFAULT_BUDGET_S,
@@ -81,8 +71,7 @@ def advise(
     with clear_errors():
         require("scipy")
         check_spec(devices)
-        if batch is not None and batch < 1:
-            raise UsageError(f"--batch {batch}; accepted: 1 or more")
+        check_batch(batch)
         check_seconds("--budget", budget)
         found = Target.parse(target, ACCEPTED)
         check_report(report)
@@ -137,28 +126,6 @@ def advise(
             finish()
         refuse(error)
     finish()
-
-
-def messages(job: Job, files: WorkerFiles) -> Generator[dict[str, Any], None, None]:
-    """What the worker process sends, until it is done. Raise RefusedByWorker or WorkerFailed if it cannot do it."""
-    from harness.errors import RefusedByWorker, WorkerFailed
-    from harness.runner.messages import Answer, Refused
-    from harness.runner.postmortem import describe_loss
-    from harness.runner.process import WorkerProcess
-
-    sys.stdout.flush()
-    with WorkerProcess(job, files) as worker:
-        while True:
-            message, loss = worker.next_message(None)
-            if isinstance(message, Refused):
-                raise RefusedByWorker(message.error, message.message, message.details)
-            if not isinstance(message, Answer):
-                what, details = describe_loss(loss or "sent no answer", files)
-                raise WorkerFailed(f"the worker process {what}; see {files.log}", details)
-            yield message.value
-            if message.value.get("complete"):
-                files.discard_empty()
-                return
 
 
 def _line(way: Way) -> str:

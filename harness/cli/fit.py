@@ -4,28 +4,26 @@ from __future__ import annotations
 
 import contextlib
 from dataclasses import asdict, replace
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from harness.cli.answers import messages
+from harness.cli.endings import Ended
 from harness.cli.errors import clear_errors, say
-from harness.cli.options import DEFAULT_REPORT, whole_number
+from harness.cli.options import DEFAULT_REPORT, BatchOption, BuildArgument, check_batch, whole_number
 from harness.errors import UsageError
 from harness.records import ExitCode
+
+if TYPE_CHECKING:
+    from harness.advice.peaks import Fit
 
 #: Of the memory that is free on the host, so much is a software GPU's.
 _SHARE = 0.6
 
 
 def fit(
-    target: Annotated[
-        str,
-        typer.Argument(
-            metavar="FILE.py:BUILD",
-            help="BUILD() returns (model, x, y): a Keras model and an example batch; or (fn, inputs) or "
-            "(fn, inputs, variables): a function and the arrays of a batch.",
-        ),
-    ],
+    target: BuildArgument,
     memory: Annotated[
         str | None,
         typer.Option("--memory-per-device", metavar="SIZE", help="The memory of a device, such as 16GiB or 80GB."),
@@ -33,10 +31,7 @@ def fit(
     devices: Annotated[
         int, typer.Option("--devices", parser=whole_number, metavar="N", help="So many devices share the batch.")
     ] = 1,
-    batch: Annotated[
-        int | None,
-        typer.Option("--batch", parser=whole_number, metavar="N", help="Repeat or cut the example batch to N rows."),
-    ] = None,
+    batch: BatchOption = None,
     predict: Annotated[
         bool, typer.Option("--predict", help="Run at most half of the batch, and predict the rest from smaller ones.")
     ] = False,
@@ -51,8 +46,7 @@ def fit(
     Exit codes: 0 it fits (or no size was given), 1 it does not, 2 wrong usage, 3 too close to tell, or not measured.
     """
     from harness.advice.built import ACCEPTED
-    from harness.advice.fitting import Fit, Peak
-    from harness.cli.advise import messages
+    from harness.advice.peaks import Fit
     from harness.report.fit import print_fit
     from harness.report.storage import json_text
     from harness.report.terminal import stdout_console
@@ -63,8 +57,7 @@ def fit(
     with clear_errors():
         if devices < 1:
             raise UsageError(f"--devices {devices}; accepted: 1 or more")
-        if batch is not None and batch < 1:
-            raise UsageError(f"--batch {batch}; accepted: 1 or more")
+        check_batch(batch)
         most = None if memory is None else parse_size(memory)
         found = Target.parse(target, ACCEPTED)
         files = WorkerFiles.create(DEFAULT_REPORT / "logs", "fit")
@@ -77,29 +70,42 @@ def fit(
             "predict": predict,
         }
         result = Fit(str(found), "", 0, devices, False, (), 0, most)
-        with contextlib.closing(messages(Job("harness.advice.fit_process:run", arguments), files)) as news:
-            for message in news:
-                if "about" in message:
-                    result = replace(result, **message["about"])
-                elif "peak" in message:
-                    held = message["peak"].pop("held_bytes")
-                    peak = Peak(**message["peak"])
-                    result = replace(
-                        result,
-                        peaks=(*result.peaks, peak),
-                        held_bytes=held,
-                        measured=peak.rows == result.rows_of_a_device,
-                    )
-                    say(f"{peak.rows:,} rows: {peak.size_bytes / 2**20:,.4g} MiB")
-    if not result.peaks or (len(result.peaks) < 2 and not result.measured):
-        say("UNKNOWN: this machine cannot hold a quarter of the batch; give --batch with fewer rows")
-        raise typer.Exit(ExitCode.UNKNOWN)
-    if as_json:
-        typer.echo(json_text({**asdict(result), "interval_bytes": result.interval, "verdict": result.verdict}))
-    else:
-        print_fit(stdout_console(), result)
-    codes = {"does not fit": ExitCode.FAILURE, "too close to tell": ExitCode.UNKNOWN}
-    raise typer.Exit(codes.get(result.verdict, ExitCode.SUCCESS))
+
+        def answer() -> ExitCode:
+            if len(result.peaks) < 2 and not result.measured:
+                say("UNKNOWN: fewer than two batches were measured; give --batch with fewer rows")
+                return ExitCode.UNKNOWN
+            if as_json:
+                record = {**asdict(result), "interval_bytes": result.interval, "verdict": result.verdict}
+                typer.echo(json_text(record))
+            else:
+                print_fit(stdout_console(), result)
+            codes = {"does not fit": ExitCode.FAILURE, "too close to tell": ExitCode.UNKNOWN}
+            return codes.get(result.verdict, ExitCode.SUCCESS)
+
+        try:
+            with contextlib.closing(messages(Job("harness.advice.fit_process:run", arguments), files)) as news:
+                for message in news:
+                    result = _with(result, message)
+        except Ended:
+            answer()
+            raise
+    raise typer.Exit(answer())
+
+
+def _with(fit: Fit, message: dict[str, Any]) -> Fit:
+    """The same with what the worker process sends, whose peaks are shown as they come."""
+    from harness.advice.peaks import Peak
+
+    if "about" in message:
+        return replace(fit, **message["about"])
+    if "peak" not in message:
+        return fit
+    held = message["peak"].pop("held_bytes")
+    peak = Peak(**message["peak"])
+    say(f"{peak.rows:,} rows: {peak.size_bytes / 2**20:,.4g} MiB")
+    measured = peak.rows == fit.rows_of_a_device
+    return replace(fit, peaks=(*fit.peaks, peak), held_bytes=held, measured=measured)
 
 
 def _free_mib() -> int:

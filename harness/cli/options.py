@@ -36,6 +36,14 @@ ReportOption = Annotated[
     Path, typer.Option("--report", metavar="DIR", file_okay=False, help="Folder for the record and the logs.")
 ]
 DEFAULT_REPORT = Path("harness-report")
+BuildArgument = Annotated[
+    str,
+    typer.Argument(
+        metavar="FILE.py:BUILD",
+        help="BUILD() returns (model, x, y): a Keras model and an example batch; or (fn, inputs) or "
+        "(fn, inputs, variables): a function and the arrays of a batch.",
+    ),
+]
 ThresholdOption = Annotated[
     str, typer.Option("--threshold", metavar="SHARE", help="The accepted loss of speedup, such as 5% or 0.05.")
 ]
@@ -63,6 +71,18 @@ def whole_number(given: object) -> int:
         return int(str(given))
     except ValueError:
         raise typer.BadParameter(f"{given!r}; accepted: a whole number, such as 3") from None
+
+
+BatchOption = Annotated[
+    int | None,
+    typer.Option("--batch", parser=whole_number, metavar="N", help="Repeat or cut the example batch to N rows."),
+]
+
+
+def check_batch(batch: int | None) -> None:
+    """Refuse a batch of no rows."""
+    if batch is not None and batch < 1:
+        raise UsageError(f"--batch {batch}; accepted: 1 or more")
 
 
 def check_spec(spec: str) -> None:

@@ -10,6 +10,7 @@ from harness.errors import UsageError
 from harness.lazy import tf
 from harness.proof.algebra import Algebra
 from harness.proof.graph import Run, TimeUp, start_values
+from harness.proof.premises import without_lookup
 from harness.proof.programs import NO_GRADIENT, Given, Traced, traced
 from harness.proof.reasons import Reason, Reasons
 from harness.proof.sentence import lines
@@ -198,21 +199,28 @@ def _compared(question: Question, one: Traced, other: Traced, shapes: Sequence[S
         why = f"the programs have {len(one.names)} and {len(other.names)} results"
         return [ProofResult(name, False, why, refuted=True) for name in one.names]
     reasons = Reasons(algebra, mark, run_p)
-    found = []
+    found: list[tuple[ProofResult, Any]] = []
     for name, wanted, p, r in zip(one.names, other.names, results_p, results_r, strict=True):
         if name == wanted:
-            found.append(_result(reasons, name, p, r))
+            found.append((_result(reasons, name, p, r), r))
         else:
             alike = name.removesuffix(NO_GRADIENT) == wanted.removesuffix(NO_GRADIENT)
             why = "only one of the programs has this gradient" if alike else f"the reference has {wanted} there"
-            found.append(ProofResult(name.removesuffix(NO_GRADIENT), False, why, refuted=not alike))
+            found.append((ProofResult(name.removesuffix(NO_GRADIENT), False, why, refuted=not alike), r))
     names = question.variable_names(one.graph, other.graph)
     refs = {ref.key: ref for run in (run_r, run_p) for ref in run.state}
     for key, name in names.items():
         if key in refs:
             p, r = (run.state[refs[key]] if refs[key] in run.state else run.read(refs[key]) for run in (run_p, run_r))
-            found.append(_result(reasons, f"{name} after the call", p, r))
-    return found
+            found.append((_result(reasons, f"{name} after the call", p, r), r))
+    known = [value for each, value in found if each.proved and isinstance(value, Poly)]
+    doubted = without_lookup(algebra, known)
+    return [
+        ProofResult(each.name, False, "numbers that no result looks up may lie outside of their rows")
+        if each.proved and isinstance(value, Poly) and value.id in doubted
+        else each
+        for each, value in found
+    ]
 
 
 def _result(reasons: Reasons, name: str, p: Any, r: Any) -> ProofResult:

@@ -10,7 +10,7 @@ from harness.speed.memory.sizes import size_text
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from harness.advice.fitting import Fit
+    from harness.advice.peaks import Fit
 
 _BEYOND = "Beyond that, a real GPU needs memory for the CUDA context, the workspaces of cuDNN and the buffers of NCCL."
 

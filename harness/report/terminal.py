@@ -117,9 +117,9 @@ def make_table(
     from rich import box
     from rich.text import Text
 
-    from harness.report.fitting import FittingTable
+    from harness.report.narrow_table import NarrowTable
 
-    table = FittingTable(box=box.SIMPLE_HEAD, pad_edge=False, title=title, title_justify="left")
+    table = NarrowTable(box=box.SIMPLE_HEAD, pad_edge=False, title=title, title_justify="left")
     for name in head:
         justify: Literal["left", "right"] = "right" if name in right else "left"
         if name in long:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from harness.advice.fitting import Fit, Line, Peak
+from harness.advice.peaks import Fit, Line, Peak
 
 #: 100 bytes, and 10 for each row.
 PEAKS = tuple(Peak(rows, 100 + 10 * rows) for rows in (8, 16, 32, 64))
@@ -45,6 +45,7 @@ def test_what_would_make_it_fit_fits() -> None:
         "devices": "at least 3 that share the batch, with 22 rows each",
     }
     assert not [*fit(900).remedies()]
-    assert [word for word, _ in fit(100).remedies()] == ["a pipeline"]
+    assert [word for word, _ in fit(90).remedies()] == ["a pipeline"]
+    assert not [*fit(100).remedies()]  # within the spread, none is sure to help
     shared = fit(449, devices=3, peaks=(Peak(5, 150), Peak(11, 210), Peak(22, 320)))
     assert (shared.rows_of_a_device, shared.verdict) == (22, "fits")

@@ -20,6 +20,10 @@ def rows():
         weight = tf.Variable(tf.ones([WEIGHT, WEIGHT]))
     return (lambda x: tf.tanh(x @ weight) @ weight), (tf.zeros([4096, WEIGHT]),), (weight,)
 
+def wide():
+    weight = tf.Variable(tf.ones([WEIGHT, 16384]))
+    return (lambda x: tf.reduce_sum(x @ weight, axis=1)), (tf.zeros([4096, WEIGHT]),), (weight,)
+
 def number(): return 3
 """
 
@@ -47,6 +51,16 @@ def test_a_step_fits_into_twice_its_peak_and_not_into_half_of_it(folder: Path, p
         assert sign in done.stdout
         assert ("devices:" in done.stdout) is bool(code)
         assert max(map(len, done.stdout.splitlines())) <= 110
+
+
+def test_what_this_machine_cannot_hold_is_predicted(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("harness.cli.fit._free_mib", lambda: 256)  # the product of all rows takes that much by itself
+    done = run(folder, "fit", "train.py:wide", "--memory-per-device", "200MiB")
+    assert done.returncode == 1, done.stderr
+    assert "predicted from 512" in done.stdout
+    least, most = (float(part.split()[0]) for part in done.stdout.splitlines()[1].split("device")[1].split(" to "))
+    assert least < 256 + 16 + 4 < most
+    assert "FAIL: does not fit" in done.stdout
 
 
 def test_bad_input_is_one_line(folder: Path) -> None:

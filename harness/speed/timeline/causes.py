@@ -141,7 +141,7 @@ def uneven_work(profile: Profile) -> Cause | None:
         )
     else:
         what = (
-            f"They run as many ops: {_short(slow)} has more of the batch, or is slower. Give it less with "
+            f"They run about as many ops: {_short(slow)} has more of the batch, or is slower. Give it less with "
             'harness.make_parallel(..., shares="auto"), which measures the rates'
         )
     return Cause(

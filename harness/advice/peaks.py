@@ -116,7 +116,8 @@ class Fit:
         if most >= rows:
             return
         if not most:
-            yield "a pipeline", "not one row fits: weights, slots and gradients alone are too large for one device"
+            if self.line.fixed_bytes * (1 - MEASURED_SPREAD) > (self.memory_bytes or 0):
+                yield "a pipeline", "not one row fits: weights, slots and gradients alone are too large for one device"
             return
         yield "batch", f"at most {most:,} rows a device"
         parts = -(-rows // most)

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 _FOLDED = 16
 
 
-class FittingTable(Table):
+class NarrowTable(Table):
     """Rich shortens the cells of a table that is too wide, and figures would lose digits."""
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
