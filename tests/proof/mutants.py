@@ -13,7 +13,9 @@ from __future__ import annotations
 
 import argparse
 import collections
+import json
 import random
+import subprocess
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
@@ -38,6 +40,7 @@ _SIZES = (1, 2, 3, 4, 5, 6, 7, 8, 12)
 _INVALID = (tf.errors.OpError, ValueError, TypeError, AttributeError, RuntimeError, OverflowError, AssertionError)
 #: So many mutants of a program are tried before the next one is traced.
 _IN_SUCCESSION = 25
+_IN_ONE_PROCESS = 1000
 
 
 @dataclass
@@ -175,11 +178,12 @@ def _differ(one: Any, other: Any) -> bool:
     return not np.allclose(one[known], other[known], rtol=_ROUNDING, atol=_ROUNDING * scale)
 
 
-def mutants(names: Sequence[str], devices: Any, count: int, seed: int) -> Iterator[tuple[Subject, Mutant]]:
-    """So many mutants, of each program in turn; some are none."""
-    drawn = random.Random(seed)
+def mutants(
+    names: Sequence[str], devices: Any, count: int, seed: int, start: int = 0
+) -> Iterator[tuple[int, Subject, Mutant]]:
+    """So many mutants, from a number on, of each program in turn; some are none."""
     made: dict[Any, Subject | None] = {}
-    for at in range(count):
+    for at in range(start, count):
         # Of each program some in succession, as it takes longer to trace it than to try a mutant.
         turn = at // _IN_SUCCESSION
         name = names[turn // 2 % len(names)]
@@ -193,7 +197,7 @@ def mutants(names: Sequence[str], devices: Any, count: int, seed: int) -> Iterat
                 made[key] = None  # it is not for every batch
         subject = made[key]
         if subject is not None:
-            yield subject, _drawn(subject, drawn)
+            yield at, subject, _drawn(subject, random.Random(f"{seed} {at}"))
 
 
 def _drawn(subject: Subject, drawn: random.Random) -> Mutant:
@@ -210,40 +214,83 @@ def _drawn(subject: Subject, drawn: random.Random) -> Mutant:
     return Mutant(subject.graphs[0], drawn.choice(among or subject.places), kind, drawn.randrange(1 << 30))
 
 
+@dataclass
+class Tally:
+    """What was tried, in one process after another."""
+
+    kinds: collections.Counter[str] = field(default_factory=collections.Counter)
+    holes: list[str] = field(default_factory=list)
+    ended: int = 0
+    proved: int = 0
+    partly: int = 0
+
+    def add(self, kind: str, proved: bool, partly: bool, hole: str) -> None:
+        """Count a mutant; print it if it is a hole."""
+        self.kinds[kind] += 1
+        self.proved += proved
+        self.partly += partly
+        if hole:
+            self.holes.append(hole)
+            print(f"HOLE {hole}", flush=True)
+        if self.kinds.total() % 500 == 0:
+            print(f"{self.kinds.total():,} mutants, {len(self.holes)} proved and different", flush=True)
+
+
+def _judged(names: Sequence[str], given: argparse.Namespace) -> None:
+    """Print a line for each mutant from a number on: its number, and what the tally counts."""
+    devices = harness.configure("cpu:4")
+    tf.autograph.set_verbosity(0)
+    # So many in one process, as what was traced stays in memory.
+    until = min(given.count, given.start + _IN_ONE_PROCESS)
+    for at, subject, mutant in mutants(names, devices, until, given.seed, given.start):
+        print(json.dumps([at]), flush=True)
+        if (judged := subject.holes(mutant)) is not None:
+            wrong, proof = judged
+            what = f"{subject.name}: {mutant.changed} at {' / '.join(mutant.place.path)}: {', '.join(wrong)}"
+            partly = any(each.proved for each in proof.results)
+            print(json.dumps([at, mutant.kind, proof.proved, partly, what if wrong else ""]), flush=True)
+    print(json.dumps([until - 1]), flush=True)
+
+
+def tried(count: int, seed: int, only: Sequence[str] = ()) -> Tally:
+    """Try so many mutants in processes of their own, as some mutants end TensorFlow."""
+    tally, at = Tally(), -1
+    while at < count - 1:
+        command = [sys.executable, __file__, "--count", str(count), "--seed", str(seed), "--start", str(at + 1)]
+        with subprocess.Popen(
+            [*command, "--only", *only], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
+        ) as process:
+            before = at
+            for line in process.stdout or ():
+                at, *counted = json.loads(line)
+                if counted:
+                    tally.add(*counted)
+        if at == before:
+            raise RuntimeError(f"{' '.join(command)} ended with {process.returncode}")
+        tally.ended += process.returncode != 0
+    return tally
+
+
 def main() -> int:
     """Try mutants; print the holes and how many there are."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--count", type=int, default=500)
     parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--only", nargs="*", default=[], help="programs whose names contain one of these")
+    parser.add_argument("--only", nargs="*", default=[], help="programs of these names")
+    parser.add_argument("--start", type=int, help=argparse.SUPPRESS)
     given = parser.parse_args()
-    devices = harness.configure("cpu:4")
-    tf.autograph.set_verbosity(0)
-    names = [name for name in PAIRS if not given.only or any(part in name for part in given.only)]
-    random.Random(given.seed).shuffle(names)
-    found = proved = partly = tried = 0
-    kinds: collections.Counter[str] = collections.Counter()
-    for subject, mutant in mutants(names, devices, given.count, given.seed):
-        judged = subject.holes(mutant)
-        if judged is None:
-            continue
-        wrong, proof = judged
-        tried += 1
-        kinds[mutant.kind] += 1
-        proved += proof.proved
-        partly += any(each.proved for each in proof.results)
-        if tried % 100 == 0:
-            print(f"{tried:,} mutants, {found} proved and different", flush=True)
-        if wrong:
-            found += 1
-            print(
-                f"HOLE {subject.name}: {mutant.changed} at {' / '.join(mutant.place.path)}: {', '.join(wrong)}",
-                flush=True,
-            )
-    shown = ", ".join(f"{count:,} {kind}" for kind, count in sorted(kinds.items()))
-    print(f"{tried:,} mutants of {len(names)} programs (seed {given.seed}; {shown})")
-    print(f"{found} proved and different; {proved} proved, {partly} in a part of the results")
-    return 1 if found else 0
+    if given.start is not None:
+        names = given.only or list(PAIRS)
+        random.Random(given.seed).shuffle(names)
+        _judged(names, given)
+        return 0
+    tally = tried(given.count, given.seed, given.only)
+    shown = ", ".join(f"{count:,} {kind}" for kind, count in sorted(tally.kinds.items()))
+    print(f"{tally.kinds.total():,} mutants of {len(given.only or PAIRS)} programs (seed {given.seed}; {shown})")
+    print(f"{len(tally.holes)} proved and different; {tally.proved} proved, {tally.partly} in a part of the results")
+    if tally.ended:
+        print(f"{tally.ended} more ended the process of TensorFlow")
+    return 1 if tally.holes else 0
 
 
 if __name__ == "__main__":
