@@ -133,9 +133,7 @@ class Evaluation(ABC):
     def axis(self, p: Any, rank: int) -> int:
         """One axis, counted from the first."""
         (at,) = self.ints(p)
-        if not -rank <= at < rank:
-            raise Unprovable(f"axis {at} of {rank}")
-        return int(at) % rank
+        return axis_of(at, rank)
 
     def attributes(self, op: Any) -> Any:
         """The attributes that matter to what is computed."""
@@ -197,6 +195,13 @@ class Evaluation(ABC):
         form = Form((), rule.parts, None, rule.total)
         dtype = op.outputs[0].dtype.base_dtype.name
         return self.alg.elementwise(op.type, self.attributes(op), args, dtype, form)
+
+
+def axis_of(at: int, rank: int) -> int:
+    """An axis, counted from the first. TensorFlow refuses others, though not always before the program runs."""
+    if not -rank <= at < rank:
+        raise Unprovable(f"axis {at} of {rank}")
+    return int(at) % rank
 
 
 def is_float(p: Poly) -> bool:

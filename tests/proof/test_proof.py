@@ -21,7 +21,9 @@ from harness import Devices, UsageError, Verdict, prove, verify
 from harness.judgement.proving import is_rounding
 from harness.judgement.runs import Program
 from harness.proof.claim import Proof, ProofResult
+from harness.proof.evaluation import axis_of
 from harness.proof.rules.table import TABLE
+from harness.proof.sizes import Unprovable
 
 pytestmark = [pytest.mark.devices(min=4), pytest.mark.usefixtures("devices")]
 #: Right, and not proved so far.
@@ -330,3 +332,10 @@ def test_an_error_within_a_proof_is_no_finding(devices: Devices, monkeypatch: py
 def _on(device: Any, x: Any) -> Any:
     with tf.device(device.name):
         return tf.tanh(x)
+
+
+def test_an_axis_that_there_is_not_is_no_other_axis() -> None:
+    assert [axis_of(at, 2) for at in (-2, -1, 0, 1)] == [0, 1, 0, 1]
+    for at in (-3, 2):
+        with pytest.raises(Unprovable, match=f"axis {at} of 2"):
+            axis_of(at, 2)

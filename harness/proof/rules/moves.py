@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
 
-from harness.proof.evaluation import Entry, Evaluation, is_float
+from harness.proof.evaluation import Entry, Evaluation, axis_of, is_float
 from harness.proof.sizes import Size, Unprovable, less, product
 from harness.proof.terms import Form, Map, Poly, replaced
 
@@ -45,7 +45,7 @@ def _expand_dims(ev: Evaluation, op: Any, x: Poly, axis: Poly) -> Poly:
 
 
 def _squeeze(ev: Evaluation, op: Any, x: Poly) -> Poly:
-    axes = [k % len(x.shape) for k in op.get_attr("squeeze_dims")]
+    axes = [axis_of(k, len(x.shape)) for k in op.get_attr("squeeze_dims")]
     if not axes:
         if any(isinstance(size, Size) for size in x.shape):
             raise Unprovable("squeezes all axes of size 1")
@@ -54,19 +54,19 @@ def _squeeze(ev: Evaluation, op: Any, x: Poly) -> Poly:
 
 
 def _transpose(ev: Evaluation, op: Any, x: Poly, perm: Poly) -> Poly:
-    order = [k % len(x.shape) for k in ev.ints(perm)]
+    order = [axis_of(k, len(x.shape)) for k in ev.ints(perm)]
     if sorted(order) != list(range(len(x.shape))):
         raise Unprovable(f"a transposition by {order}")
     return ev.alg.transpose(x, order)
 
 
 def _pack(ev: Evaluation, op: Any, *args: Poly) -> Poly:
-    at = op.get_attr("axis") % (len(args[0].shape) + 1)
+    at = axis_of(op.get_attr("axis"), len(args[0].shape) + 1)
     return ev.alg.concat([ev.alg.reshape(arg, (*arg.shape[:at], 1, *arg.shape[at:])) for arg in args], at)
 
 
 def _unpack(ev: Evaluation, op: Any, x: Poly) -> list[Poly]:
-    at = op.get_attr("axis") % len(x.shape)
+    at = axis_of(op.get_attr("axis"), len(x.shape))
     shape = x.shape[:at] + x.shape[at + 1 :]
     return [ev.alg.reshape(ev.alg.slice(x, at, i, i + 1), shape) for i in range(x.shape[at])]
 
@@ -271,14 +271,16 @@ def _tile(ev: Evaluation, op: Any, x: Poly, multiples: Poly) -> Poly:
 
 
 def _reverse(ev: Evaluation, op: Any, x: Poly, axes: Poly) -> Poly:
-    over = tuple(sorted(k % len(x.shape) for k in ev.ints(axes)))
+    over = tuple(sorted(axis_of(k, len(x.shape)) for k in ev.ints(axes)))
+    if len(set(over)) < len(over):
+        raise Unprovable(f"reverses the axes {list(over)}")
     maps: list[Map] = [((k,), k) for k in range(len(x.shape)) if k not in over]
     return ev.alg.apply("Reverse", over, [x], x.shape, x.dtype, Form(maps, (0,), total=True))
 
 
 def _roll(ev: Evaluation, op: Any, x: Poly, shift: Poly, axes: Poly) -> Poly:
-    over, by = ev.ints(axes), ev.ints(shift)
-    maps: list[Map] = [((k,), k) for k in range(len(x.shape)) if k not in [axis % len(x.shape) for axis in over]]
+    over, by = [axis_of(k, len(x.shape)) for k in ev.ints(axes)], ev.ints(shift)
+    maps: list[Map] = [((k,), k) for k in range(len(x.shape)) if k not in over]
     return ev.alg.apply("Roll", (tuple(over), tuple(by)), [x], x.shape, x.dtype, Form(maps, (0,), total=True))
 
 

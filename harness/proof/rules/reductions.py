@@ -7,16 +7,13 @@ from fractions import Fraction
 from functools import partial
 from typing import Any
 
-from harness.proof.evaluation import Entry, Evaluation, Rule, is_float
+from harness.proof.evaluation import Entry, Evaluation, Rule, axis_of, is_float
 from harness.proof.sizes import Unprovable, inverse, product
 from harness.proof.terms import Form, Map, Poly
 
 
 def _axes(ev: Evaluation, x: Poly, axes: Poly) -> tuple[int, ...]:
-    found = ev.ints(axes)
-    if any(not -len(x.shape) <= k < len(x.shape) for k in found):
-        raise Unprovable(f"axes {found} of {len(x.shape)}")
-    return tuple(sorted({k % len(x.shape) for k in found})) if x.shape else ()
+    return tuple(sorted({axis_of(k, len(x.shape)) for k in ev.ints(axes)}))
 
 
 def _sum(ev: Evaluation, op: Any, x: Poly, axes: Poly) -> Poly:

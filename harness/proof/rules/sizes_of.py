@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from harness.proof.evaluation import Entry, Evaluation, numpy_type
+from harness.proof.evaluation import Entry, Evaluation, axis_of, numpy_type
 from harness.proof.sizes import Size, Unprovable, differs, less, product
 from harness.proof.terms import Poly
 
@@ -74,7 +74,7 @@ def _pairwise(fn: Callable[[Any, Any], Any]) -> Callable[..., Any]:
 
 
 def _axes(axes: Any, rank: int) -> tuple[int, ...]:
-    return tuple(int(k) % rank for k in np.asarray(axes).reshape(-1)) if rank else ()
+    return tuple(axis_of(int(k), rank) for k in np.asarray(axes).reshape(-1))
 
 
 def _product_of(op: Any, x: Any, axes: Any) -> Any:
