@@ -148,6 +148,14 @@ _ALL = (
         "give each thread a GPU of its own, or have the threads call a `tf.function`",
     ),
     FindingKind(
+        "H207",
+        "repeated-work",
+        "devices compute the same products, and each keeps a part of them, or they are added up again",
+        "4 devices run a layer for all 32 rows, and each keeps 8 of them",
+        "the batch is cut behind the layers, or not at all; each tower is given the whole batch",
+        "cut the batch, and run the layers of each part in the scope of its device",
+    ),
+    FindingKind(
         "H301",
         "sync",
         "replicas hold different values of a variable that they share, or a device takes no part in a collective",

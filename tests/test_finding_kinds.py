@@ -18,6 +18,7 @@ STABLE = {
     "H204": "unused-device",
     "H205": "transfer",
     "H206": "shared-gpu",
+    "H207": "repeated-work",
     "H301": "sync",
     "H302": "update-count",
     "H303": "input",

@@ -69,6 +69,18 @@ def _in_name_only(t: Towers, x: Any) -> Any:
     return t.model(x)
 
 
+def _each_all_rows(t: Towers, x: Any) -> Any:
+    """Each device runs the model on all rows, and keeps its own."""
+    ends = [index * x.shape[0] // t.count for index in range(t.count + 1)]
+    whole = on_each(t.names, lambda: t.model(x))
+    return tf.concat([y[a:b] for y, a, b in zip(whole, ends, ends[1:], strict=False)], 0)
+
+
+def _mean_of_all(t: Towers, x: Any) -> Any:
+    """Each device is given the whole batch, so that the mean of their results is right."""
+    return tf.add_n(on_each(t.names, lambda: t.model(x))) / t.count
+
+
 _ELSEWHERE = "not run on the device that its scope requests.*MatMul"
 _COMPILED = "XLA compiled the function for one device.*Tanh"
 _IDLE = "no op of the program ran on"
@@ -132,5 +144,19 @@ FAULTS = (
         "public code",
         _model(_in_name_only, "unused-device"),
         _IDLE,
+    ),
+    Fault(
+        "P16-all-rows-on-each",
+        "each device computes all rows and keeps a part",
+        "public code",
+        _model(_each_all_rows, "repeated-work", modes=("graph",)),
+        "each device computes layers for all rows and keeps a part of them",
+    ),
+    Fault(
+        "P16-batch-not-cut",
+        "each device is given the whole batch",
+        "public code",
+        _model(_mean_of_all, "repeated-work", modes=("graph",)),
+        "devices compute the same numbers for the same rows",
     ),
 )

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Sequence, Set
+from collections.abc import Mapping, Sequence, Set
 from time import monotonic
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from harness.judgement.repeated import judge_repeated
 from harness.judgement.runs import Mode, Program
 from harness.judgement.state import named_variables
 from harness.judgement.tolerance import epsilon_of
@@ -33,8 +34,9 @@ _GRAPHS: tuple[Mode, ...] = ("graph", "dynamic")
 def proof_of(examination: Examination, *, any_batch: bool) -> Proof | None:
     """Prove what was compared, from the graphs that were run. ``None`` if none were: the proof is about graphs.
 
-    Other batch sizes are tried where graphs for an unknown size were run, or with ``any_batch``, which traces them. An
-    error within the proof makes it no proof, and is recorded in it.
+    What several devices compute again, as the graphs show, becomes a finding. Other batch sizes are tried where graphs
+    for an unknown size were run, or with ``any_batch``, which traces them. An error within the proof makes it no proof,
+    and is recorded in it.
     """
     run: list[Mode] = [mode for mode in _GRAPHS if mode in examination.traces]
     if not run or examination.programs == 0:
@@ -44,26 +46,32 @@ def proof_of(examination: Examination, *, any_batch: bool) -> Proof | None:
     for variable, name in named_variables(examination.variables, examination.state):
         if id(variable) in watched and isinstance(variable, tf.Variable):
             names[id(variable.handle)] = name
-    programs = examination.tested, examination.single
-
-    def graphs(any_rows: Sequence[int]) -> tuple[Traced, Traced]:
-        mode = "dynamic" if any_rows else run[0]
-        with tf.device(None):
-            one, other = (_traced(program, mode) for program in programs)
-        return one, other
-
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # the runs have shown them
-            # The last argument is the number 1.
-            tensors = tf.nest.flatten(examination.tested.arguments(run[0]), expand_composites=True)
-            question = Question(
-                graphs, [*(tuple(each.shape) for each in tensors), ()], names=names, deadline=monotonic() + _LIMIT_S
-            )
-            return answer(question, ("real arithmetic",), any_batch=any_batch or "dynamic" in run)
+            return _answered(examination, run[0], names, any_batch=any_batch or "dynamic" in run)
     # A boundary: whatever goes wrong in a proof, the programs were tested.
     except Exception as error:  # noqa: BLE001
         return Proof((), error=f"{type(error).__name__}: {error}".splitlines()[0][:200])
+
+
+def _answered(examination: Examination, mode: Mode, names: Mapping[int, str], *, any_batch: bool) -> Proof:
+    programs = examination.tested, examination.single
+
+    def graphs(any_rows: Sequence[int]) -> tuple[Traced, Traced]:
+        with tf.device(None):
+            one, other = (_traced(program, "dynamic" if any_rows else mode) for program in programs)
+        return one, other
+
+    # The last argument is the number 1.
+    tensors = tf.nest.flatten(examination.tested.arguments(mode), expand_composites=True)
+    shapes = [*(tuple(each.shape) for each in tensors), ()]
+    question = Question(graphs, shapes, names=names, deadline=monotonic() + _LIMIT_S)
+    proof = answer(question, ("real arithmetic",), any_batch=any_batch)
+    if question.computed is not None:
+        found = judge_repeated(examination.traces[mode], examination.devices, question.computed, mode)
+        examination.judged.findings.extend(found)
+    return proof
 
 
 def _traced(program: Program, mode: Mode) -> Traced:

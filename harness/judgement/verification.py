@@ -16,7 +16,15 @@ _THIS_HOST = re.compile(r"/job:localhost/replica:0/task:0/device:(?=[A-Z]+:\d)")
 VALUE_KINDS = frozenset({"value", "shape", "dtype", "gradient", "missing-gradient", "nondeterminism"})
 #: Kinds that say where something ran or is.
 PLACE_KINDS = frozenset(
-    {"op-placement", "gradient-placement", "unused-device", "variable-placement", "transfer", "shared-gpu"}
+    {
+        "op-placement",
+        "gradient-placement",
+        "unused-device",
+        "variable-placement",
+        "transfer",
+        "shared-gpu",
+        "repeated-work",
+    }
 )
 #: So many findings are printed, and lines of evidence for the first: with the verdict, ten lines at most.
 _FINDINGS, _EVIDENCE = 3, 2

@@ -176,10 +176,11 @@ def verify(
             for mode in modes:
                 examination.run(mode)
             proof = None
-            # That a program equals itself needs no proof.
-            if prove or (prove is None and not hasattr(programs.reference, "is_first_device_run")):
+            if prove is not False:
                 progress("proving")
                 proof = proof_of(examination, any_batch=bool(prove))
+                if prove is None and hasattr(programs.reference, "is_first_device_run"):
+                    proof = None  # that a program equals itself needs none
             progress("looking for causes")
             return conclude(examination, acceptances, session.accept, proof, required=prove == "required")
 

@@ -9,6 +9,7 @@ from typing import Any
 from harness.errors import UsageError
 from harness.lazy import tf
 from harness.proof.algebra import Algebra
+from harness.proof.computed import Computed
 from harness.proof.graph import Run, TimeUp, start_values
 from harness.proof.premises import without_lookup
 from harness.proof.programs import NO_GRADIENT, Given, Traced, traced
@@ -85,6 +86,8 @@ class Question:
     deadline: float | None = None
     #: How many operations were evaluated last.
     ops: int = 0
+    #: What was evaluated for these shapes.
+    computed: Computed | None = None
 
     def variable_names(self, one: Any, other: Any) -> Mapping[int, str]:
         """Names of the variables to compare after the call, by their handles' ids."""
@@ -195,6 +198,7 @@ def _compared(question: Question, one: Traced, other: Traced, shapes: Sequence[S
     mark = len(algebra.atoms)
     results_p = run_p.graph(one.graph, start_values(run_p, one.graph, question.starts, shapes), one.results)
     question.ops = len(run_r.seen) + len(run_p.seen)
+    question.computed = question.computed or Computed.of(run_p, run_r, results_p)
     if len(one.names) != len(other.names):
         why = f"the programs have {len(one.names)} and {len(other.names)} results"
         return [ProofResult(name, False, why, refuted=True) for name in one.names]

@@ -28,8 +28,9 @@ class TimeUp(Exception):
 
 @dataclass(slots=True)
 class Seen:
-    """An operation that was evaluated."""
+    """An operation that was evaluated; ``name`` is the way to it through calls, branches and loops."""
 
+    name: str
     op: Any
     inputs: list[Any]
     outputs: list[Any]
@@ -42,6 +43,8 @@ class Run(Evaluation):
     #: By the monotonic clock; ``None`` for no limit.
     deadline: float | None = None
     seen: list[Seen] = field(default_factory=list)
+    #: The calls that led here: each name ends with a slash.
+    calls: str = ""
     #: The numbers and names of the results that upstream gradients belong to, by the names of their placeholders.
     placeholders: dict[str, tuple[int, str]] = field(default_factory=dict)
 
@@ -53,7 +56,7 @@ class Run(Evaluation):
                 continue
             args = [env[tensor.name] for tensor in op.inputs]
             results = self.op(op, args, env)
-            self.seen.append(Seen(op, args, results))
+            self.seen.append(Seen(self.calls + op.name, op, args, results))
             for tensor, value in zip(op.outputs, results, strict=True):
                 env[tensor.name] = value
         wanted = graph.outputs if wanted is None else wanted
@@ -72,6 +75,7 @@ class Run(Evaluation):
             return [lost] * len(op.outputs)
         if not op.outputs and not refs:
             return []  # an assertion, a print, or nothing
+        before, self.calls = self.calls, f"{self.calls}{op.name}/"
         try:
             return self._checked(op, self._op(op, args, env))
         except Indivisible:
@@ -81,6 +85,8 @@ class Run(Evaluation):
         # A rule that does not fit the form of an op fails so: the result is equal to nothing then.
         except (ArithmeticError, AttributeError, LookupError, NotImplementedError, TypeError, ValueError) as error:
             why = f"{op.type}: {type(error).__name__}: {error}"
+        finally:
+            self.calls = before
         self._forget(refs, why)
         return [self.unknown(op, index, why) for index in range(len(op.outputs))]
 
