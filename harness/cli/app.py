@@ -38,7 +38,7 @@ from harness.cli.streams import code_with_output, guarded_streams
 from harness.cli.suite import suite
 from harness.devices.project import Project, project_of
 from harness.errors import InvalidSettings, TraceNotSaved, UsageError
-from harness.extras import missing_extra
+from harness.extras import missing_extra, require
 from harness.records import ExitCode
 from harness.runner.limits import STARTUP_LIMIT_S
 
@@ -179,6 +179,10 @@ def trace_function(
     save: Annotated[
         Path | None, typer.Option("--save", metavar="PATH", dir_okay=False, help="Save the trace as JSON.")
     ] = None,
+    html: Annotated[
+        Path | None,
+        typer.Option("--html", metavar="PATH", dir_okay=False, help="Write a page with the placement as a graph."),
+    ] = None,
     report: ReportOption = DEFAULT_REPORT,
 ) -> None:
     """Call a function once, without arguments, and show which op ran on which device.
@@ -199,6 +203,9 @@ def trace_function(
         files = WorkerFiles.create(report / "logs", "trace")
         kept = (save or files.log.with_suffix(".json")).absolute()
         check_writable(kept.parent, lambda why: TraceNotSaved(kept, why))
+        if html is not None:
+            require("jinja2", "matplotlib")
+            check_writable(html.absolute().parent, lambda why: TraceNotSaved(html, why))
         arguments: dict[str, object] = {
             "spec": devices,
             "file": str(found.path),
@@ -222,6 +229,13 @@ def trace_function(
         typer.echo(f"devices: {answer['reason']}")
     if save is not None:
         typer.echo(f"trace: {save}")
+    if html is not None:
+        from harness.report.html.trace_page import trace_page
+        from harness.report.storage import save_text
+
+        with clear_errors():
+            page = save_text(trace_page(made, str(found), [str(line) for line in conclusion]), html.parent, html.name)
+        typer.echo(f"page: {page}")
 
 
 #: In the order of the help text: name, function, and what it does in a line.

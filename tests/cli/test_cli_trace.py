@@ -39,7 +39,8 @@ def folder(tmp_path: Path) -> Path:
 
 
 def test_a_users_function_is_shown_per_device_and_its_trace_is_kept(folder: Path) -> None:
-    done = run(folder, "trace", "program.py:spread", "--devices", "cpu:3", "--save", "kept.json")
+    kept = ("--save", "kept.json", "--html", "a/page.html")
+    done = run(folder, "trace", "program.py:spread", "--devices", "cpu:3", *kept)
     assert done.returncode == 0, done.stderr
     assert done.stderr == ""
     assert done.stdout.startswith("said by the user\n")
@@ -49,6 +50,10 @@ def test_a_users_function_is_shown_per_device_and_its_trace_is_kept(folder: Path
     assert re.search(r"CPU:2\W.*Relu", done.stdout)
     assert "trace: kept.json" in done.stdout
     assert json.loads((folder / "kept.json").read_text())["schema_version"] == 1
+    assert "page: a/page.html" in done.stdout
+    page = (folder / "a" / "page.html").read_text()
+    assert "2 devices work: CPU:1 86%, CPU:2 14% of the work" in page
+    assert re.search(r"2 ops in 2 boxes: CPU:1 1, CPU:2 1; \d arrows between devices", page)
     assert "chatter of the user" in (folder / "harness-report" / "logs" / "trace.log").read_text()
 
 
