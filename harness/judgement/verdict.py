@@ -11,6 +11,7 @@ from harness.evidence.arithmetic import proven
 from harness.judgement.accepted import Acceptance, accepted, accepts
 from harness.judgement.diagnosis.explain import explain, merged
 from harness.judgement.diagnosis.wording import first_upper, listed
+from harness.judgement.other_numbers import ROWS_ALIKE
 from harness.judgement.patterns import SKIPPED
 from harness.judgement.placement import gradient_ops, removed
 from harness.judgement.proving import is_rounding, only_rounding, refutations, with_proof
@@ -97,9 +98,10 @@ def conclude(
     if (
         verdict is Verdict.PASS
         and len(examination.devices) > 1
+        and not (proof is not None and proof.proved)
         and rows_alike(examination.parallel, examination.inputs)
     ):
-        reason += ". All rows of the inputs are equal: a wrong order of rows would go unnoticed; give rows that differ"
+        reason += ROWS_ALIKE
     if verdict is Verdict.PASS and examination.shared.of_reference:
         others = sorted(examination.shared.of_reference)
         shown = f"{', '.join(others[:_SHOWN])}{', …' if len(others) > _SHOWN else ''}"

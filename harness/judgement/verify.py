@@ -18,6 +18,7 @@ from harness.devices.runtime import current
 from harness.errors import DevicesUnavailable, UsageError, VerificationError
 from harness.evidence.places import place_of_call
 from harness.judgement.accepted import Acceptance, known_acceptances
+from harness.judgement.other_numbers import looked_again
 from harness.judgement.patterns import PATTERNS
 from harness.judgement.progress import Progress
 from harness.judgement.proving import proof_of
@@ -158,7 +159,9 @@ def verify(
         acceptances = known_acceptances(accept)
         before = [variable.numpy() for variable in used] if save is not None else []
 
-        def judged(programs: Programs, modes: Sequence[Mode], progress: Callable[[str], None]) -> Verification:
+        def judged(
+            programs: Programs, modes: Sequence[Mode], progress: Callable[[str], None], *, again: bool = True
+        ) -> Verification:
             examination = Examination(
                 parallel=programs.parallel,
                 reference=programs.reference,
@@ -166,7 +169,7 @@ def verify(
                 devices=programs.devices,
                 variables=used,
                 gradients=gradients,
-                oracle=oracle,
+                oracle=oracle if again else None,
                 exact=exact,
                 pattern=_known_pattern(pattern, parallel),
                 seed=seed,
@@ -176,13 +179,21 @@ def verify(
             for mode in modes:
                 examination.run(mode)
             proof = None
-            if prove is not False:
+            if prove is not False and again:
                 progress("proving")
                 proof = proof_of(examination, any_batch=bool(prove))
                 if prove is None and hasattr(programs.reference, "is_first_device_run"):
                     proof = None  # that a program equals itself needs none
             progress("looking for causes")
-            return conclude(examination, acceptances, session.accept, proof, required=prove == "required")
+            found = conclude(examination, acceptances, session.accept, proof, required=prove == "required" and again)
+            if not again:
+                return found
+
+            def with_others(inputs: Mapping[str, Any], mode: Mode) -> Verification:
+                progress(f"running with other numbers, {mode}")
+                return judged(replace(programs, inputs=inputs), [mode], progress, again=False)
+
+            return looked_again(found, examination, proof, with_others)
 
         with Progress() as progress:
             verification = judged(programs, chosen, progress)

@@ -165,7 +165,11 @@ class _Maker:
         places: dict[int, list[int]] = defaultdict(list)
         for name, box in self.box_of.items():
             places[box].append(order.get(name, 0))
-        mean = {box: sum(each) / len(each) for box, each in places.items()}
+        # Variables stand above what first reads one.
+        mean = {
+            box: float(min(each)) if self.made.boxes[box].role == "variable" else sum(each) / len(each)
+            for box, each in places.items()
+        }
         before: dict[int, list[int]] = defaultdict(list)
         for flow in self.made.flows:
             before[flow.target].append(flow.source)
