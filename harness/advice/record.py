@@ -36,6 +36,8 @@ class Way:
     speedup: Interval | None = None
     #: The peak of each device, less what it held before; empty where that is unknown.
     memory: tuple[DeviceMemory, ...] = ()
+    #: What a step copies between devices, collectives included; ``None`` where that is unknown.
+    copied_bytes: int | None = None
     #: Lines that differ from the script for one device.
     lines: int | None = None
     #: The script, ready to run beside the user's file.

@@ -17,6 +17,8 @@ from harness._tensorflow import count_traces
 from harness.advice.script import REPEATED, STRATEGY, Script
 from harness.devices.device import Devices
 from harness.distribute.strategies import make_strategy
+from harness.errors import EvidenceError
+from harness.evidence.tracing import trace
 from harness.lazy import tf
 from harness.parallel.data import make_parallel
 from harness.parallel.model import pipeline
@@ -76,6 +78,16 @@ def start(name: str, script: Script, devices: Devices, build: Callable[[], tuple
     }
     exec(compile(body, file, "exec"), names)  # noqa: S102 - the script is ours
     return Running(names, script)
+
+
+def copied_by(step: Callable[[], object]) -> int | None:
+    """The bytes that a step copies between devices; ``None`` where TensorFlow does not tell."""
+    try:
+        traced = trace(step)
+    except EvidenceError:  # of functions that run in other processes
+        return None
+    sizes = [each.size_bytes for each in (*traced.transfers, *traced.collectives)]
+    return None if None in sizes else sum(size for size in sizes if size is not None)
 
 
 def peaks_of(run: Callable[[], object], devices: Devices) -> tuple[DeviceMemory, ...]:

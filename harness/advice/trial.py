@@ -13,7 +13,7 @@ import numpy as np
 from harness.advice.layers import cut_by_time
 from harness.advice.program import Example, draws, turn_off_noise, without_noise
 from harness.advice.record import BASELINE, CPU, Judgement, Way
-from harness.advice.running import Running, peaks_of, start
+from harness.advice.running import Running, copied_by, peaks_of, start
 from harness.advice.script import Facts, Script, lines_to_change, mirrored, on_one_device, pipeline
 from harness.devices.device import Devices
 from harness.distribute.one_process import examine
@@ -216,6 +216,7 @@ class Trial:
             single_ns=float(median(samples.single_ns)),
             speedup=paired_speedup(samples.single_ns, samples.parallel_ns, _CONFIDENCE),
             memory=memory,
+            copied_bytes=copied_by(other.step),
         )
 
     def _weighed(self, way: Way, script: Script) -> Way:

@@ -12,7 +12,8 @@ from harness.proof.evaluation import Lost
 from harness.proof.graph import Run
 from harness.proof.terms import Atom, Poly
 
-#: Lines that make ops and are nobody's: of this package, where the user's program is not harness.
+#: Weights of more characters than this are counted, and not written out.
+_LONG = 12
 _CALLS = ("PartitionedCall", "StatefulPartitionedCall")
 
 
@@ -80,8 +81,11 @@ class Reasons:
             rows = sorted((start, end) for start, end, _ in parts)
             weights = list(dict.fromkeys(str(coef) for *_, coef in sorted(parts, key=lambda part: part[0])))
             if rows[0][0] == 0 and rows[-1][1] == size and all(a[1] == b[0] for a, b in itertools.pairwise(rows)):
-                listed = f"{', '.join(weights[:-1])} and {weights[-1]}"
-                return f"shards have the weights {listed}" if len(weights) > 1 else ""
+                if len(weights) < 2:
+                    return ""
+                if max(map(len, weights)) > _LONG:
+                    return f"shards have {len(weights)} different weights"
+                return f"shards have the weights {', '.join(weights[:-1])} and {weights[-1]}"
             named = " and ".join(f"[{start}, {end})" for start, end in rows)
             return f"only rows {named} of {size} are summed"
         return ""

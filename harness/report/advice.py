@@ -13,8 +13,6 @@ from harness.report.terminal import make_table, print_line
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from harness.speed.record import DeviceMemory
-
 #: Name of the record in the report folder.
 ADVICE_FILE = "advice.json"
 #: Characters of a reason; the record has all of it.
@@ -50,7 +48,8 @@ def _said(way: Way) -> str:
     sentences = one_line(way.reason).split(". ")
     while len(sentences) > 1 and len(". ".join(sentences)) > _REASON:
         del sentences[-1]
-    return words.get(way.judgement, "") + shortened(". ".join(sentences), _REASON)
+    copied = "" if way.copied_bytes is None else f"; a step copies {_size(way.copied_bytes)} between devices"
+    return words.get(way.judgement, "") + shortened(". ".join(sentences), _REASON) + copied
 
 
 def _cells(way: Way) -> tuple[str, ...]:
@@ -59,7 +58,7 @@ def _cells(way: Way) -> tuple[str, ...]:
     if way.speedup is not None:
         value, lower, upper = map(_ratio, (way.speedup.value, way.speedup.lower, way.speedup.upper))
         speedup = f"{value} ({lower}-{upper})"
-    held = "\n".join(f"{each.device} {_size(each)}" for each in way.memory if each.peak_bytes) or NOTHING
+    held = "\n".join(f"{each.device} {_size(each.peak_bytes)}" for each in way.memory if each.peak_bytes) or NOTHING
     step = NOTHING if way.time_ns is None else f"{number(float(f'{way.time_ns / 1e6:.3g}'))} ms"
     lines = NOTHING if way.lines is None else str(way.lines)
     return way.name, words.get(way.judgement, way.judgement), step, speedup, held, lines
@@ -69,7 +68,9 @@ def _ratio(value: float) -> str:
     return f"{value:.2f}" if value < 9.995 else f"{value:.3g}"
 
 
-def _size(memory: DeviceMemory) -> str:
+def _size(size_bytes: int | None) -> str:
     """A size with three digits."""
-    amount, unit = size(memory.peak_bytes).split()
+    if not size_bytes:
+        return "0 B"
+    amount, unit = size(size_bytes).split()
     return f"{float(amount):.3g} {unit}" if float(amount) < 1000 else f"{float(amount):.0f} {unit}"

@@ -52,6 +52,6 @@ class NarrowTable(Table):
 
 
 def _needed(column: Column) -> int:
-    texts = [column.header, *column.cells]
-    widest = max(cell_len(each.plain if isinstance(each, Text) else str(each)) for each in texts)
+    texts = (each.plain if isinstance(each, Text) else str(each) for each in (column.header, *column.cells))
+    widest = max(cell_len(line) for text in texts for line in text.split("\n"))
     return widest if column.no_wrap else min(widest, _FOLDED)

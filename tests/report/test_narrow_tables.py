@@ -46,6 +46,11 @@ def test_long_texts_take_several_lines_before_a_table_is_divided() -> None:
     assert " ".join(lines).count("word") == 40
 
 
+def test_cells_of_several_lines_are_as_wide_as_the_widest_line() -> None:
+    cells = ("way", "GPU:0 3.75 KiB\nGPU:1 3.50 KiB\nGPU:2 3.50 KiB", *["1234.56"] * 4)
+    assert sum("way" in line for line in printed(make_table(cells[:1] + tuple("abcde"), [cells]))) == 2
+
+
 @pytest.mark.parametrize("scale", [1, 10_000])
 def test_a_profile_in_80_columns_has_every_digit(scale: int) -> None:
     spent = {f"{name}_ns": scale * 123_456_789 for name in ("compute", "transfer", "collective", "input")}
