@@ -359,6 +359,28 @@ def clone_of_tf_function(fn: Any, python_function: Callable[..., Any]) -> Any:
 
 
 @contextmanager
+def functions_inlined() -> Iterator[None]:
+    """In the body, the ops of a ``tf.function`` that a graph calls become ops of that graph; nothing of it is kept."""
+    import tensorflow as tf
+
+    kind = type(tf.function(len))
+    before = kind.__call__
+
+    def call(function: Any, *args: Any, **kwargs: Any) -> Any:
+        if tf.executing_eagerly():
+            return before(function, *args, **kwargs)
+        _check_attributes(function, "tf.function", ("_autograph", "python_function"))
+        body = function.python_function
+        return (as_autograph(body) if function._autograph else body)(*args, **kwargs)
+
+    kind.__call__ = call
+    try:
+        yield
+    finally:
+        kind.__call__ = before
+
+
+@contextmanager
 def op_callback(callback: Callable[..., Any]) -> Iterator[None]:
     """Call ``callback(op_type, inputs, attributes, outputs, graph)`` for each op of this thread in the body.
 

@@ -115,12 +115,15 @@ def is_rounding(proof: Proof | None, exact: Set[tuple[str, str]], question: Diff
 
     ``exact``: mode and name of what has to be equal to the last bit.
     """
-    if proof is None or question.unsteady or not question.wrong:
+    if not _is_proved(proof, question) or any((question.mode, leaf.name) in exact for leaf in question.wrong):
         return False
-    proved = {each.name for each in proof.results if each.proved}
-    if any((question.mode, leaf.name) in exact for leaf in question.wrong):
-        return False
-    return all(leaf.name in proved and _near(leaf.found, leaf.expected) for leaf in question.wrong)
+    return all(_near(leaf.found, leaf.expected) for leaf in question.wrong)
+
+
+def _is_proved(proof: Proof | None, question: Difference) -> bool:
+    """Whether all that differs, and is the same in each run, is proved equal."""
+    proved = {each.name for each in proof.results if each.proved} if proof is not None else set()
+    return bool(question.wrong) and not question.unsteady and all(leaf.name in proved for leaf in question.wrong)
 
 
 def _near(found: Any, expected: Any) -> bool:
@@ -138,8 +141,8 @@ def _near(found: Any, expected: Any) -> bool:
     return bool(np.max(np.abs(have - want), initial=0.0) <= bound)
 
 
-def only_rounding(proof: Proof | None) -> str:
-    """What is to be said of values that deviate although they are proved equal."""
-    if proof is None or not proof.proved:
+def only_rounding(proof: Proof | None, question: Difference) -> str:
+    """What is to be said of values that deviate in a graph, although they are proved equal."""
+    if not _is_proved(proof, question) or question.mode not in _GRAPHS:
         return ""
-    return "The results are proved equal in real arithmetic, so only rounding, an op's kernel or the device is at fault"
+    return "the results are proved equal in real arithmetic, so only rounding, an op's kernel or the device is at fault"

@@ -13,7 +13,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
-from harness._tensorflow import interface, op_callback
+from harness._tensorflow import functions_inlined, interface, op_callback
 from harness.evidence.arithmetic import MOVEMENT
 from harness.judgement.runs import Program
 from harness.judgement.tolerance import epsilon_of_name
@@ -134,7 +134,7 @@ def rounded(program: Program) -> Callable[[int, int], Any]:
     control = tf.constant([0, 1], tf.int32)
     own = replace(program, fn=noisy, inputs={**program.inputs, _NOISE: control}, _graphs={})
     runner, arguments = own.runner("graph"), own.arguments("graph")
-    with op_callback(noise.on_op):
+    with op_callback(noise.on_op), functions_inlined():
         runner(*arguments)  # traces it
 
     def run(seed: int, size: int) -> Any:

@@ -62,6 +62,7 @@ def conclude(
         refutations(proof),
         lambda finding: accepts(finding, (*acceptances, *standing)),
         partial(is_rounding, proof, exact),
+        partial(only_rounding, proof),
     )
     # Of a reference whose runs differ, all else that could not be judged may be a consequence.
     judged.undecided[:] = undecided or judged.undecided
@@ -73,9 +74,6 @@ def conclude(
     reason = f"the run on {examination.devices.counted} matches {single}, and every op ran where it should"
     if any(finding.severity is Verdict.FAIL for finding in findings):
         verdict, reason = Verdict.FAIL, cause_first([each for each in findings if each.severity is Verdict.FAIL])
-        deviates = any(finding.kind in ("value", "gradient") for finding in findings)
-        if deviates and (excluded := only_rounding(proof)):
-            reason = f"{reason.rstrip('.')}. {excluded}"
     elif judged.undecided:
         verdict, reason = Verdict.UNKNOWN, "; ".join(judged.undecided)
     elif exercised.ops == 0:

@@ -287,6 +287,11 @@ def test_what_is_proved_and_off_by_rounding_is_a_warning(devices: Devices, monke
     assert verification.verdict is Verdict.WARN, verification
     assert "proved equal in real arithmetic, and off by at most 256 units" in verification.findings[0].message
     assert verify(towers, loss, inputs, prove=False, **options).verdict is Verdict.FAIL
+    # What is further off is a failure, of which no cause in the program is named.
+    monkeypatch.setattr("harness.judgement.proving._FEW_ULPS", 0.0)
+    verification = verify(towers, loss, inputs, **options)
+    assert verification.verdict is Verdict.FAIL, verification
+    assert verification.reason.startswith("The results are proved equal in real arithmetic, so only rounding, an op's")
 
 
 def test_only_what_is_proved_and_near_is_rounding() -> None:

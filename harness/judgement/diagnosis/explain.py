@@ -32,10 +32,12 @@ def explain(
     refutations: Mapping[str, str] = MappingProxyType({}),
     accepted: Callable[[Finding], bool] = lambda _: False,
     rounded: Callable[[Question], bool] = lambda _: False,
+    proved: Callable[[Question], str] = lambda _: "",
 ) -> tuple[list[Finding], list[str]]:
     """One finding for each cause of differing results, and what cannot be judged.
 
-    No cause is looked for where all findings are ``accepted``. What is ``rounded`` alone is a warning.
+    No cause is looked for where all findings are ``accepted``. What is ``rounded`` alone is a warning. Of what is
+    ``proved`` equal, no cause in the program is true: that says what is left.
     ``refutations`` say of results, by their names, how they differ by what a proof shows: they stand first where no
     known cause gives the numbers.
     """
@@ -59,6 +61,8 @@ def explain(
                     cause = Cause(f"{question.findings[0].where} differs, which is accepted: no cause was looked for")
                 elif rounded(question):
                     cause = Cause(_ROUNDED, place_of_function(question.parallel.fn), severity=Verdict.WARN)
+                elif left := proved(question):
+                    cause = located(question, Cause(left, place_of_function(question.parallel.fn)))
                 else:
                     cause = diagnose(question)
                     cause = cause and located(question, cause)
