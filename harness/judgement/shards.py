@@ -136,9 +136,8 @@ class Shards:
 
     def _weight(self, op: Op) -> float:
         """How much an op works, by its shapes or, where they are unknown, by its type."""
-        if self._sized:
-            return self.trace.work.get(op.name) or 1.0
-        return 100.0 if any(word in op.type for word in _HEAVY) else 1.0
+        known = self.trace.work.get(op.name) if self._sized else None
+        return known or (100.0 if any(word in op.type for word in _HEAVY) else 1.0)
 
     def misplaced(self) -> Iterator[Misplaced]:
         """Work that is done on the device of another shard, on the host, or where TensorFlow puts what has no scope."""

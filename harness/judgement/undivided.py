@@ -87,8 +87,9 @@ def _done_again(account: Account, rest: Sequence[Op], families: dict[str, int]) 
             for variable in account.weights_of(op):
                 of_shards[variable] += account.weight(op)
     again = [op for op in rest if account.has_own_weights(op) and of_shards.keys() & account.weights_of(op)]
-    chunks = [cut.family for cut in account.cuts]
-    if all(op.requested is None and any(family.get(op.name, SEVERAL) != SEVERAL for family in chunks) for op in again):
+    cuts = [cut for cut in account.cuts if not any(name.startswith("argument[") for name, _ in cut.parts)]
+    chunks = {name for cut in cuts for name, part in cut.family.items() if part != SEVERAL}
+    if all(op.requested is None and op.name in chunks for op in again):
         again = [op for op in again if not families.keys().isdisjoint(account.leads_to(op))]
     used = set(chain.from_iterable(map(account.weights_of, again)))
     enough = sum(map(account.weight, again)) >= _AS_MUCH * sum(of_shards[variable] for variable in used)
