@@ -115,7 +115,7 @@ def _on_all_parts(account: Account, number: int, least: float) -> list[Op]:
 def _makers(account: Account, cut: Cut, ops: Sequence[Op]) -> set[DeviceName]:
     """The devices that made what was cut into the parts that these ops work on."""
     cuts = [each for each in account.cuts if all(each.family.get(op.name) == cut.family[op.name] for op in ops[-1:])]
-    return {account.places[each.whole] for each in cuts if each.whole in account.places}
+    return {account.places[each.whole] for each in cuts if each.whole is not None and each.whole in account.places}
 
 
 def _is_shared_out(cut: Cut, account: Account, devices: Set[DeviceName]) -> bool:
