@@ -38,8 +38,11 @@ _PRODUCTS = ("MatMul", "Einsum", "XlaDot")
 
 def estimate(op_type: str, inputs: Iterable[Shape], outputs: Iterable[Shape]) -> float:
     """The number of arithmetic operations, to an order of magnitude; 0 where a shape is unknown."""
-    given = [shape for shape in inputs if shape is not None]
+    every = list(inputs)
+    given = [shape for shape in every if shape is not None]
     read, written = _known(map(_elements, given)), _known(map(_elements, outputs))
+    if not written and len(read) < len(every) and any(word in op_type for word in (*_PRODUCTS, "Conv")):
+        return 0.0  # its rows are unknown, and its weights do not say how many there are
     if any(word in op_type for word in _PRODUCTS) and len(read) > 1 and written:
         # A product of matrices has mk, kn and mn elements, and mkn multiplications.
         return 2.0 * sqrt(read[0] * read[1] * written[0])

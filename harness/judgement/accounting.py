@@ -240,12 +240,26 @@ class Account:
                         joins[name] = whole
         return {name: whole for name, whole in joins.items() if name not in own}
 
+    @cached_property
+    def _stages(self) -> set[str]:
+        """The work on several parts that one device alone works on, each by itself: it is a stage in chunks."""
+        chunks = []
+        for cut in self.cuts:
+            alone = [op for op in self.work if cut.family.get(op.name, SEVERAL) != SEVERAL]
+            if any(map(self.has_own_weights, alone)) and len({self.places[op.name] for op in alone}) == 1:
+                chunks.append(cut.family)
+        return {name for family in chunks for name, part in family.items() if part == SEVERAL}
+
     @property
     def shares_out_columns(self) -> bool:
-        """Whether several devices share out columns, such as heads, and no rows: these do not say for how many."""
-        number = len(self.devices)
-        columns = [cut for cut in self.cuts if len(cut.parts) >= number and not _of_a_batch(cut)]
-        places = [{self.places.get(op.name) for op in cut.ops} - {None} for cut in columns]
+        """Whether several devices share out columns, such as heads, and no rows: these do not say for how many.
+
+        So do branches with weights of their own, such as experts.
+        """
+        families = [cut.family for cut in self.cuts if not _of_a_batch(cut)] + self.branches
+        columns = [family for family in families if len({*family.values()} - {SEVERAL}) >= len(self.devices)]
+        alone = ([name for name, part in family.items() if part != SEVERAL] for family in columns)
+        places = [{self.places.get(name) for name in names} - {None} for names in alone]
         return any(len(each) > 1 for each in places) and not any(map(_of_a_batch, self.cuts))
 
     @cached_property
@@ -267,8 +281,8 @@ class Account:
         for op in self.work:
             place, kind = self.places[op.name], self._joins.get(op.name, _OWN)
             weights = has_weights(op) if kind == _OWN else self.has_own_weights(op)
-            if kind == _TOWERS and weights:
-                kind = _OWN  # a layer on what the towers made
+            if weights and (kind == _TOWERS or op.name in self._stages):
+                kind = _OWN  # a layer on what the towers made, or a stage after one that works in chunks
             done[place][kind] += self.weight(op) / even
             if weights:
                 with_weights.add((place, kind))

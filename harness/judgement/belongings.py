@@ -196,7 +196,8 @@ class Belongings:
             gradients = self._gradients_of(op)
             if op.name not in self.account.optimizer and self._own_reads(op, targets) != {home}:
                 continue
-            if (not gradients or home in gradients) and any(self._is_owned(variable, home) for variable in updated):
+            owned = any(self._is_owned(variable, home) and self._is_large(variable) for variable in updated)
+            if owned and (not gradients or home in gradients):
                 yield Misplaced(op, home, UPDATE_AWAY)
 
     def _own_reads(self, op: Op, targets: Mapping[str, set[int]]) -> set[DeviceName | None]:

@@ -31,7 +31,7 @@ def misplaced_updates(shards: Shards) -> Iterator[Misplaced]:
         if not others or not all(each.device in own for each in gradients) or shards.excused(op):
             continue
         if _leads_to_no_update(shards, op) and not _is_of_a_server(shards, op, own):
-            yield Misplaced(op, min(own, key=str), cause_of(op))
+            yield Misplaced(op, min(own, key=str), cause_of(op, own))
 
 
 def prepares_for_a_server(shards: Shards, op: Op) -> bool:

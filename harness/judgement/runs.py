@@ -19,6 +19,8 @@ from harness.lazy import tf
 Mode = Literal["eager", "graph", "dynamic"]
 #: Name scope of the ops that verify itself adds to the program: they are not judged.
 PROJECTION_SCOPE = "harness_projection"
+#: How the layout of a ragged result begins; its row splits follow.
+RAGGED = "ragged, rows end at "
 #: What is sent back to results in a graph: names of ops, to the number and the name of the tensor among the results.
 Upstreams = dict[str, tuple[int, str]]
 MODES: tuple[Mode, ...] = ("eager", "graph", "dynamic")
@@ -329,7 +331,7 @@ def _of_a_mesh(leaf: Any) -> Any:
 def _layout(leaf: Any) -> object:
     """Where the values of a ragged or sparse tensor belong, which its values do not say."""
     if isinstance(leaf, tf.RaggedTensor):
-        return f"ragged, rows end at {[ends.numpy().tolist() for ends in leaf.nested_row_splits]}"
+        return f"{RAGGED}{[ends.numpy().tolist() for ends in leaf.nested_row_splits]}"
     if isinstance(leaf, tf.SparseTensor):
         places = tf.sparse.reorder(leaf).indices.numpy().tolist()
         return f"sparse of shape {leaf.dense_shape.numpy().tolist()}, values at {places}"

@@ -9,8 +9,9 @@ place is weighed: an offset that the host adds to an index is nothing, a layer i
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Set
 from functools import cached_property
+from itertools import islice
 
 from harness.devices.device import Devices
 from harness.devices.name import DeviceName
@@ -18,7 +19,7 @@ from harness.evidence.arithmetic import JOINS, MOVEMENT, PYTHON, computes, float
 from harness.evidence.op import Op
 from harness.evidence.roles import LOOKUPS
 from harness.evidence.trace import Trace
-from harness.judgement.accounting import checks_of, has_weights
+from harness.judgement.accounting import checks_of, has_weights, is_product
 from harness.judgement.provenance import SEVERAL, SLICES, Cut, Provenance
 from harness.judgement.strays import Misplaced, cause_of
 from harness.judgement.wiring import reached
@@ -135,16 +136,15 @@ class Shards:
 
     def _weight(self, op: Op) -> float:
         """How much an op works, by its shapes or, where they are unknown, by its type."""
-        if self._sized:
-            return self.trace.work.get(op.name) or 1.0
-        return 100.0 if any(word in op.type for word in _HEAVY) else 1.0
+        known = self.trace.work.get(op.name) if self._sized else None
+        return known or (100.0 if any(word in op.type for word in _HEAVY) else 1.0)
 
     def misplaced(self) -> Iterator[Misplaced]:
         """Work that is done on the device of another shard, on the host, or where TensorFlow puts what has no scope."""
         if not self.worked:
             return
         labels, homes = self._labels, self.homes
-        away: dict[tuple[int, DeviceName, bool], list[Op]] = defaultdict(list)
+        away: dict[tuple[int, DeviceName, bool, str], list[Op]] = defaultdict(list)
         worked = {op.name for op in self.worked}
         entered = self._after(lambda op: op.name in worked and self.place(op) in homes.get(self.part(op), ()))
         for step in self._steps.values():
@@ -166,15 +166,15 @@ class Shards:
                 hosts_own = device not in self.devices or not on_device(op)
                 on_host = op.requested is not None and device == self.host and hosts_own
                 free = unscoped or (on_host and op.type not in LOOKUPS)
-                away[part, device, free].append(op)
-        for (part, _, free), ops in away.items():
+                away[part, device, free, cause_of(op, own)].append(op)
+        for (part, _, free, cause), ops in away.items():
             share = sum(map(self._weight, ops)) / sum(map(self._weight, self._worked_with(part)))
             # What stands before a scope may prepare the rows; what works with weights is a model.
             model = any(op.requested is None and has_weights(op) and not self._updates(op) for op in ops)
             if share >= (_MOST if free and not model else _SHARE):
                 home = min(homes[part], key=str)
                 for op in ops:
-                    yield Misplaced(op, home, cause_of(op), share)
+                    yield Misplaced(op, home, cause, share)
 
     @cached_property
     def _steps(self) -> dict[tuple[int, int], dict[int, Op]]:
@@ -280,14 +280,22 @@ class Shards:
     def _dealt(self, homes: dict[int, set[DeviceName]]) -> dict[int, set[DeviceName]]:
         """The homes; where all parts but one are dealt out in the order of the devices, so is that one.
 
-        A device that does nothing at all is unused, wherever its part is.
+        A device that does nothing at all is unused, wherever its part is, and one that runs a layer on the joined parts
+        is that layer's.
         """
         wrong = [part for part, own in homes.items() if part >= len(self.order) or own != {self.order[part]}]
         if len(homes) == len(self.order) > 2 and len(wrong) == 1 and wrong[0] < len(self.order):
             home = self.order[wrong[0]]
-            if any(op.device == home and computes(op) for op in self.wiring.ops):
+            there = [op for op in self.wiring.ops if op.device == home and computes(op)]
+            if there and not any(map(self._is_layer_on_all, there)):
                 homes[wrong[0]] = {home}
         return homes
+
+    def _is_layer_on_all(self, op: Op) -> bool:
+        """Whether an op multiplies what several parts were joined to with weights."""
+        sources = {name for name, _ in self.provenance.sources[op.name]}
+        of_all = self.family.get(op.name) == SEVERAL and op.role == "forward"
+        return of_all and is_product(op) and not sources <= self.family.keys()
 
     def _of_another(self, op: Op, step: dict[int, Op]) -> bool:
         """Whether an op is where another part is at home, which does the same there."""
@@ -308,13 +316,25 @@ class Shards:
         return found
 
     def _done_to_gradients(self) -> set[str]:
-        """The ops on one part that come after a gradient, be it of these parts or of those of another family."""
+        """The ops on one part that come after a gradient, be it of these parts or of those of another family.
+
+        They end where the part's rows come in again: a layer with weights that a client has updated is a model's.
+        """
         found: set[str] = set()
         for op in self.ops:
             makers = [self.wiring.by_name.get(name) for name, _ in self.provenance.sources[op.name]]
-            if any(maker is not None and (maker.name in found or maker.role == "gradient") for maker in makers):
+            updated = {maker.name for maker in makers if maker and (maker.name in found or maker.role == "gradient")}
+            if updated and not (is_product(op) and self._reads_rows(op, updated)):
                 found.add(op.name)
         return found
+
+    def _reads_rows(self, op: Op, updated: Set[str]) -> bool:
+        """Whether an op reads its part, or what was made of it, other than what came of gradients."""
+        sources = [source for source in self.provenance.sources[op.name] if source[0] not in updated]
+        of_part = (self.part(op) == self.family.get(name) for name, _ in sources)
+        return any(of_part) or any(
+            not self.parts.keys().isdisjoint({(name, port), (name, None)}) for name, port in sources
+        )
 
     def excused(self, op: Op) -> bool:
         """Whether an op only weights what is then joined, or is done where its part is handed on to."""
@@ -334,8 +354,9 @@ class Shards:
 
     def _handed_on(self, op: Op) -> bool:
         """Whether an op meets other parts in the scope that it stands in."""
-        ends = self.ends(op, lambda reader: reader.device in (None, op.device) or reader.type in MOVEMENT)
-        return bool(ends) and all(self._meets(end, op) for end in ends)
+        ends = self._ends(op, lambda reader: reader.device in (None, op.device) or reader.type in MOVEMENT)
+        meets = [self._meets(end, op) for end in islice(ends, 1)]
+        return meets == [True] and all(self._meets(end, op) for end in ends)
 
     def _meets(self, end: Op, op: Op) -> bool:
         """Whether work on several parts, other than a sum, goes on where ``op`` is because a scope says so.
@@ -355,7 +376,9 @@ class Shards:
 
     def ends(self, op: Op, goes_on: Callable[[Op], bool]) -> list[Op]:
         """The forward ops, on this part or on several, with which the work that ``goes_on`` from an op ends."""
+        return list(self._ends(op, goes_on))
 
+    def _ends(self, op: Op, goes_on: Callable[[Op], bool]) -> Iterator[Op]:
         def onward(each: Op) -> list[Op]:
             readers = self.wiring.readers(each)
             return [reader for reader in readers if reader.name in self.family and reader.role != "gradient"]
@@ -364,4 +387,4 @@ class Shards:
             return each is op or (self.family[each.name] != SEVERAL and goes_on(each))
 
         found = reached([op], lambda each: onward(each) if passed(each) else ())
-        return [each for each in found if not passed(each) and each.role in ("forward", "update")]
+        return (each for each in found if not passed(each) and each.role in ("forward", "update"))

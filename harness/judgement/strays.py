@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Sequence, Set
 from typing import NamedTuple
 
 from harness.devices.name import DeviceName
@@ -74,10 +74,10 @@ def lines(trace: Trace, ops: Iterable[Op]) -> str | None:
     return listed(made[:_SHOWN]) + (f", called at {listed(called[:_SHOWN])}" if called else "")
 
 
-def cause_of(op: Op) -> str:
-    """What is wrong with work on a shard that is away from the shard's device."""
-    if op.type in LOOKUPS:
-        return _LOOKUP
+def cause_of(op: Op, own: Set[DeviceName]) -> str:
+    """What is wrong with work on a shard that is away from the shard's own devices."""
     if op.requested is None:
         return "work on a shard ran outside of the shard's device scope"
+    if op.type in LOOKUPS and any(device.matches(op.requested) for device in own):
+        return _LOOKUP
     return "work on a shard ran in a device scope that is not the shard's"

@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
+from itertools import pairwise
 from typing import Any
 
-from harness.judgement.runs import Result
+from harness.judgement.runs import RAGGED, Result
 from harness.judgement.values import names_of
 from harness.lazy import tf
 from harness.plural import plural
 from harness.records import Finding
+
+#: What is wrong where values that are right may stand in other rows.
+MOVED = "values are at different positions"
 
 
 def judge_structure(found: Result, expected: Result, mode: str) -> list[Finding]:
@@ -27,10 +32,31 @@ def judge_structure(found: Result, expected: Result, mode: str) -> list[Finding]
     names = names_of(expected.structure)
     pairs = zip(names, tf.nest.flatten(found.structure), tf.nest.flatten(expected.structure), strict=True)
     return [
-        Finding("shape", name, None, _shortened(want), _shortened(have), "values are at different positions", mode=mode)
+        Finding("shape", name, None, _shortened(want), _shortened(have), _moved(have, want), mode=mode)
         for name, have, want in pairs
         if have != want
     ]
+
+
+def _moved(have: object, want: object) -> str:
+    """That values are at other positions; of a ragged tensor, which row has how many of them."""
+    ends = [_row_ends(layout) for layout in (have, want)]
+    if not all(ends):
+        return MOVED
+    for found, expected in zip(*ends, strict=False):
+        rows, due = ([end - start for start, end in pairwise(each)] for each in (found, expected))
+        if len(rows) != len(due):
+            return f"{MOVED}: {plural(len(rows), 'row')} instead of {len(due):,}"
+        for number, (count, right) in enumerate(zip(rows, due, strict=True)):
+            if count != right:
+                return f"{MOVED}: row {number} has {plural(count, 'value')} instead of {right:,}"
+    return MOVED
+
+
+def _row_ends(layout: object) -> list[list[int]]:
+    """Where the rows of a ragged tensor begin and end, of each of its ragged axes."""
+    _, ragged, ends = str(layout).partition(RAGGED)
+    return [list(map(int, re.findall(r"\d+", each))) for each in re.findall(r"\[([\d, ]+)\]", ends)] if ragged else []
 
 
 def _other_names(found: Any, expected: Any) -> tuple[str, str] | None:

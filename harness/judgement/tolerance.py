@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cache, cached_property
 from typing import Any
 
 import numpy as np
@@ -86,7 +86,12 @@ def blocks_of(size: int) -> list[slice]:
 
 def epsilon_of(dtype: Any) -> float:
     """Distance from 1 to the next number of a floating dtype (NumPy's, or one of ml_dtypes), or 0.0 for others."""
-    return epsilon_of_name(np.dtype(dtype).name)
+    return _epsilon_of(np.dtype(dtype))
+
+
+@cache
+def _epsilon_of(dtype: np.dtype) -> float:
+    return epsilon_of_name(dtype.name)
 
 
 #: Of the dtypes that TensorFlow computes in, by TensorFlow's name for them.

@@ -79,7 +79,7 @@ def _read_by_shards(
 def _done_again(account: Account, rest: Sequence[Op], families: dict[str, int]) -> list[Op]:
     """The work on other rows of the layers that the shards run, if there is nearly as much of it, on one device.
 
-    In no scope it may be a program of its own, unless its results meet those of the shards.
+    In chunks and in no scope it may be a program of its own, unless its results meet those of the shards.
     """
     of_shards: dict[int, float] = defaultdict(float)
     for op in account.work:
@@ -87,21 +87,35 @@ def _done_again(account: Account, rest: Sequence[Op], families: dict[str, int]) 
             for variable in account.weights_of(op):
                 of_shards[variable] += account.weight(op)
     again = [op for op in rest if account.has_own_weights(op) and of_shards.keys() & account.weights_of(op)]
-    again = [op for op in again if op.requested is not None or not families.keys().isdisjoint(account.leads_to(op))]
+    cuts = [cut for cut in account.cuts if not any(name.startswith("argument[") for name, _ in cut.parts)]
+    chunks = {name for cut in cuts for name, part in cut.family.items() if part != SEVERAL}
+    if all(op.requested is None and op.name in chunks for op in again):
+        again = [op for op in again if not families.keys().isdisjoint(account.leads_to(op))]
     used = set(chain.from_iterable(map(account.weights_of, again)))
     enough = sum(map(account.weight, again)) >= _AS_MUCH * sum(of_shards[variable] for variable in used)
     return again if enough and len({account.places[op.name] for op in again}) == 1 else []
 
 
 def _on_all_parts(account: Account, number: int, least: float) -> list[Op]:
-    """The work on each of as many parts of rows as there are devices, if it is most of it and on one device."""
+    """The work on each of as many parts of rows as there are devices, if it is most of it and on one device.
+
+    The parts are those into which several devices have cut what they made. One that cuts rows itself, and works on them
+    chunk by chunk, is a stage.
+    """
     for cut in account.cuts:
         ops = [op for op in account.work if cut.family.get(op.name, SEVERAL) != SEVERAL]
         parts = {cut.family[op.name] for op in ops if account.has_own_weights(op)}
         one = len({account.places[op.name] for op in ops}) == 1
-        if len(parts) == number and one and sum(map(account.weight, ops)) > least and _are_rows(account, cut):
+        much = sum(map(account.weight, ops)) > least
+        if len(parts) == number and one and much and _are_rows(account, cut) and len(_makers(account, cut, ops)) > 1:
             return ops
     return []
+
+
+def _makers(account: Account, cut: Cut, ops: Sequence[Op]) -> set[DeviceName]:
+    """The devices that made what was cut into the parts that these ops work on."""
+    cuts = [each for each in account.cuts if all(each.family.get(op.name) == cut.family[op.name] for op in ops[-1:])]
+    return {account.places[each.whole] for each in cuts if each.whole is not None and each.whole in account.places}
 
 
 def _is_shared_out(cut: Cut, account: Account, devices: Set[DeviceName]) -> bool:

@@ -16,6 +16,7 @@ from harness.judgement.patterns import SKIPPED
 from harness.judgement.placement import gradient_ops, removed
 from harness.judgement.proving import is_rounding, only_rounding, refutations, with_proof
 from harness.judgement.runs import rows_alike, rows_of
+from harness.judgement.structure import MOVED
 from harness.judgement.values import EXACT
 from harness.judgement.verification import PLACE_KINDS, VALUE_KINDS, Verification, describe
 from harness.plural import plural
@@ -67,6 +68,7 @@ def conclude(
     # Of a reference whose runs differ, all else that could not be judged may be a consequence.
     judged.undecided[:] = undecided or judged.undecided
     known = [*explained, *merged(judged.findings)]
+    known.sort(key=lambda finding: not finding.message.startswith(MOVED))  # what differs in a row follows from that
     findings, outdated = accepted(_without_idle_devices(known, examination), acceptances, standing)
     verdict = Verdict.PASS
     own = hasattr(examination.reference, "is_first_device_run")

@@ -60,6 +60,9 @@ def test_a_row_that_is_longer_by_zeros_is_found(devices: Devices, zeros: bool) -
 
     found = verify(longer, ragged([3] * 8), {"x": x}, devices=devices[:1])
     assert {finding.kind for finding in found.findings} == ({"shape"} if zeros else set()), found
+    if zeros:
+        moved = "values are at different positions: row 7 has 4 values instead of 3"
+        assert moved in found.reason, found
 
 
 def test_the_same_values_at_other_places_are_found(devices: Devices) -> None:

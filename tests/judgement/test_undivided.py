@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+import few_devices_programs
 import pytest
 import undivided_programs
 from shard_programs import Program
@@ -33,8 +34,18 @@ def test_what_one_device_does_for_all_is_found_and_the_clean_twin_passes(name: s
     assert clean.verdict is Verdict.PASS, clean
 
 
-@pytest.mark.cases(1)
-@pytest.mark.parametrize("make", undivided_programs.CLEAN)
+@pytest.mark.parametrize(("make", "kind"), few_devices_programs.PAIRS.items())
+def test_what_too_few_devices_do_is_found_and_the_clean_twin_passes(
+    make: Callable[[harness.Devices, bool], Program], kind: str, devices: harness.Devices
+) -> None:
+    found = _verify(make(devices, True), devices)
+    assert {finding.kind for finding in found.findings} == {kind}, found
+    clean = _verify(make(devices, False), devices)
+    assert clean.verdict is Verdict.PASS, clean
+
+
+@pytest.mark.cases(2)
+@pytest.mark.parametrize("make", [*undivided_programs.CLEAN, *few_devices_programs.CLEAN])
 def test_work_for_all_that_belongs_to_one_device_passes(
     make: Callable[[harness.Devices], Program], devices: harness.Devices
 ) -> None:

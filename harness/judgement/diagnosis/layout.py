@@ -10,6 +10,7 @@ import numpy as np
 
 from harness.judgement.diagnosis.observed import Piece
 from harness.judgement.diagnosis.question import Question
+from harness.judgement.diagnosis.recorded import close
 from harness.judgement.diagnosis.wording import listed, rows_and_shards, rows_text
 
 #: As many ways to split are tried.
@@ -72,6 +73,19 @@ class Layout:
         devices = list(question.devices)
         of_devices = self.is_of_devices(question)
         return f" ({listed([devices[shard].parsed.short for shard in shards])})" if of_devices else ""
+
+
+def wrong_shards(question: Question, layout: Layout) -> set[int]:
+    """The shards whose rows differ in an output; all of them where no output has the rows of the batch."""
+    wrong: set[int] = set()
+    for leaf in question.wrong:
+        have, want = leaf.found, leaf.expected
+        if leaf.part != "outputs" or have is None or want is None or have.shape != want.shape or not want.ndim:
+            continue
+        if len(want) == layout.rows and not layout.axis:
+            alike = np.all(np.reshape(close(have, want), (layout.rows, -1)), axis=1)
+            wrong |= {number for number, rows in enumerate(layout.shards) if not np.all(alike[list(rows)])}
+    return wrong or set(range(len(layout.shards)))
 
 
 def partitions(question: Question) -> Iterator[Layout]:

@@ -8,7 +8,7 @@ from itertools import count as count_from
 from typing import Any
 
 from harness.evidence.places import place_of_call
-from harness.judgement.diagnosis.layout import partitions
+from harness.judgement.diagnosis.layout import partitions, wrong_shards
 from harness.judgement.diagnosis.observed import eager_functions
 from harness.judgement.diagnosis.question import Cause, Question
 from harness.judgement.diagnosis.recorded import MOVES
@@ -76,8 +76,11 @@ def of_another_shard(question: Question) -> Iterator[Cause]:
         if whole is not None and whole.shape[layout.axis : layout.axis + 1] == (layout.rows,):
             cuts.setdefault(index, layout.cuts[layout.main])
     tried = [
-        (index, given) for wrong in (_all_shards, _one_shard) for index in cuts for given in wrong(len(layout.shards))
+        (index, given) for ways in (_all_shards, _one_shard) for index in cuts for given in ways(len(layout.shards))
     ]
+    wrong = wrong_shards(question, layout)
+    if len(wrong) < len(layout.shards):  # where the rows of a shard are right, it was given its own
+        tried = [(index, given) for index, given in tried if {to for to, of in given.items() if to != of} == wrong]
     for index, given in tried[:_MOST_TRIES]:
         axis, shards = cuts[index]
         rows = [row for shard in range(len(shards)) for row in shards[given.get(shard, shard)]]

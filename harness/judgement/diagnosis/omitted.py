@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from harness.evidence.places import place_of_call
+from harness.judgement.diagnosis.layout import partitions, wrong_shards
 from harness.judgement.diagnosis.leaves import explains
 from harness.judgement.diagnosis.question import Cause, Leaf, Question
 from harness.judgement.diagnosis.recorded import GIVEN, MOVES, Step, named, steps_of
@@ -109,6 +110,9 @@ def in_a_row(question: Question) -> Iterator[Cause]:
 def addend(question: Question) -> Iterator[Cause]:
     """The results are those of a sum without one of its addends."""
     wrong = [leaf for leaf in question.wrong if leaf.part != "gradients" and leaf.found is not None]
+    layout = next((each for each in partitions(question) if each.seen), None)
+    if layout is not None and len(wrong_shards(question, layout)) < len(layout.shards):
+        return  # the sums of some shards have all addends
     for number in range(_MOST if wrong else 0):
         without = _Without(number)
         result = question.result_in_graph(question.reference.fn, without.on_op)

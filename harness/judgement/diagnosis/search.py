@@ -68,6 +68,8 @@ class Search:
         self.makers = self.maker | {name: step for step in whole for name in step.outputs}
         self.order = {id(step): number for number, step in enumerate(self.steps)}
         self.groups = groups_of(self.steps)
+        #: The partner of what each group of steps makes together, by the first of them and the number of the result.
+        self._of_groups: dict[tuple[int, int, bool], Partner | None] = {}
         self.status: dict[int, _Status] = {}
         self.partner: dict[int, Partner] = {}
         #: Which rows of a result of the reference a tensor has, and indices that are counted within a part.
@@ -278,11 +280,14 @@ class Search:
 
     def in_group(self, step: Step, port: int) -> Partner | None:
         """The partner of what the same step makes on all devices together."""
-        arrays = [each.results[port] for each in self.groups[id(step)] if port < len(each.results)]
-        known = [array for array in arrays if array is not None]
-        if len(known) < len(arrays) or len(arrays) < 2:
-            return None
-        return self.partners.of_group(known, backward=bool(step.gradient_of))
+        group = self.groups[id(step)]
+        key = (id(group[0]), port, bool(step.gradient_of))
+        if key not in self._of_groups:
+            arrays = [each.results[port] for each in group if port < len(each.results)]
+            known = [array for array in arrays if array is not None]
+            several = len(known) == len(arrays) > 1
+            self._of_groups[key] = self.partners.of_group(known, backward=bool(step.gradient_of)) if several else None
+        return self._of_groups[key]
 
     def is_bad(self, step: Step) -> bool:
         """Whether a result of a step differs, or is computed from the rows of a shard alone."""

@@ -26,7 +26,8 @@ def by_position(question: Question) -> Iterator[Cause]:
     if not wrong or any(leaf.expected is None or leaf.found is None or not leaf.expected.ndim for leaf in wrong):
         return
     leaves = question.reference.leaves()
-    if not _scattered(question, leaves):
+    shapes = {result.shape for _, _, result in _scattered(question, leaves)}
+    if any(leaf.expected is not None and leaf.expected.shape not in shapes for leaf in wrong):
         return
     steps: list[Step] = []
     for layout in partitions(question):
