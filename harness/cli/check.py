@@ -41,9 +41,9 @@ def check_script(
     that uses several devices and writes to variables. The step is compared with itself on the first device, so no
     second program is needed. A FUNCTION in a class is written CLASS.FUNCTION.
 
-    Where the backward ops are misplaced, the step is verified again with colocate_gradients; on devices that are
-    independent (GPUs, cores:N) what this gains is measured. Writes DIR/run.json and DIR/report.html. The exit code is 0
-    if the step passes.
+    Where the backward ops are misplaced, the step is verified again with colocate_gradients, and on GPUs what this
+    gains is measured. With --devices cores:N it is measured on CPU cores in place of the devices that the script names;
+    it is verified on those. Writes DIR/run.json and DIR/report.html. The exit code is 0 if the step passes.
     """
     from pydantic import TypeAdapter
 
@@ -67,7 +67,10 @@ def check_script(
     for line in answer["said"]:
         typer.echo(line)
     if mend := answer.get("mend"):
+        if answer.get("timed_on"):
+            _timed(found, answer, report)
         _print_mend(mend)
+        _print_gain(mend, target, answer.get("hint"))
     recording = Recording(
         report,
         harness=__version__,
@@ -106,12 +109,45 @@ def _print_mend(mend: dict[str, Any]) -> None:
     for line in mend["lines"]:
         typer.echo(f"  {line}")
     typer.echo(f"With it, {mend['verdict']}: {mend['reason']}")
-    speedup = mend["speedup"]
-    if speedup is not None:
-        value, lower, upper = (
-            speedup[name] if isinstance(speedup, dict) else getattr(speedup, name)
-            for name in ("value", "lower", "upper")
+
+
+def _timed(found: Target, answer: dict[str, Any], report: Path) -> None:
+    """Time the change on the devices that were asked for, and add what it gains to the answer."""
+    from harness.errors import HarnessError
+    from harness.runner.ask import ask
+    from harness.runner.job import Job, WorkerFiles
+
+    spec = answer["timed_on"]
+    typer.echo(f"measuring what the change gains on {spec}")
+    arguments: dict[str, object] = {"spec": spec, "file": str(found.path), "function": answer["step"]}
+    try:
+        timed = ask(Job("harness.script.process:time_change", arguments), WorkerFiles.create(report / "logs", "time"))
+    except HarnessError as error:
+        answer["mend"]["label"] = f"on {spec}, {str(error).splitlines()[0]}"
+    else:
+        answer["mend"].update(timed)
+
+
+def _print_gain(mend: dict[str, Any], target: str, hint: str | None) -> None:
+    from pydantic import TypeAdapter
+
+    from harness.script.gain import Gain
+
+    if mend["gain"] is not None:
+        gain = TypeAdapter(Gain).validate_python(mend["gain"])
+        found = gain.speedup
+        typer.echo(
+            f"Speedup of the step: {found.value:.2f} ({found.lower:.2f} to {found.upper:.2f}), on {mend['label']}"
         )
-        typer.echo(f"Speedup of the step: {value:.2f} ({lower:.2f} to {upper:.2f}), on {mend['label']}")
+        if gain.busiest_s is not None:
+            before, after = gain.busiest_s
+            typer.echo(
+                f"Other programs use the cores too. By itself, the step is about {before / after:.2f} times as fast: "
+                f"the core that works most needs {after:.3g} s instead of {before:.3g} s."
+            )
+    elif hint is not None:
+        typer.echo(
+            f"Speedup not measured. On CPU cores in place of the devices: harness check {target} --devices {hint}"
+        )
     elif mend["label"]:
-        typer.echo(f"Speedup not measured: {mend['label']}; independent devices are GPUs and cores:N")
+        typer.echo(f"Speedup not measured: {mend['label']}")

@@ -95,7 +95,8 @@ class Verification:
         shown = self.findings if everything else self.findings[:_FINDINGS]
         for finding in shown:
             # The first line of a failure has said what its cause is.
-            lines.append(describe(finding, told=not everything and self._is_told(finding)))
+            told = not everything and self._is_told(finding)
+            lines.append(describe(finding, told=told, placed=told and finding.where in self.reason))
             if finding.next_step:
                 lines.append(f"  next: {finding.next_step}")
             evidence = finding.follows
@@ -115,10 +116,11 @@ class Verification:
         return finding.kind in VALUE_KINDS | PLACE_KINDS and fault.casefold() in self.reason.casefold()
 
 
-def describe(finding: Finding, *, told: bool = False) -> str:
-    """A finding in one line, without its message if that was ``told`` before."""
+def describe(finding: Finding, *, told: bool = False, placed: bool = False) -> str:
+    """A finding in one line, without its message if that was ``told`` before, nor its place if that was."""
+    where = finding.mode if placed and finding.mode else finding.place
     place = f" on {finding.device}" if finding.device and finding.device not in finding.place else ""
     values = f"expected {finding.expected}, found {finding.found}"
     text = values if told else f"{finding.message} ({values})"
     # Devices of this host need no more than their kind and number.
-    return _THIS_HOST.sub("", f"[{finding.code} {finding.kind}] {finding.place}{place}: {text}")
+    return _THIS_HOST.sub("", f"[{finding.code} {finding.kind}] {where}{place}: {text}")
