@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -45,6 +46,8 @@ def check_script(
     gains is measured. With --devices cores:N it is measured on CPU cores in place of the devices that the script names;
     it is verified on those. Writes DIR/run.json and DIR/report.html. The exit code is 0 if the step passes.
     """
+    from dataclasses import replace
+
     from pydantic import TypeAdapter
 
     from harness import __version__
@@ -53,6 +56,7 @@ def check_script(
     from harness.runner.ask import ask
     from harness.runner.job import Job, WorkerFiles
 
+    began = time.monotonic()
     with clear_errors():
         if devices is not None:
             check_spec(devices)
@@ -70,16 +74,19 @@ def check_script(
         if answer.get("timed_on"):
             _timed(found, answer, report)
         _print_mend(mend)
-        _print_gain(mend, target, answer.get("hint"))
+        _print_gain(answer, target)
     recording = Recording(
         report,
         harness=__version__,
         command=("harness", *sys.argv[1:]),
         spec=str(answer["spec"]),
         planned=(result.check,),
+        level="",
+        earlier_s=time.monotonic() - began,
     )
     recording.devices_are(str(answer["reason"]), TypeAdapter(Fingerprint).validate_python(answer["fingerprint"]))
-    recording.add(result)
+    gain = (answer.get("mend") or {}).get("gain")
+    recording.add(replace(result, elapsed_s=time.monotonic() - began, scope=() if gain is None else _gained(answer)))
     recording.complete()
     if recording.problem is not None:
         say(f"error: {recording.problem}")
@@ -128,26 +135,34 @@ def _timed(found: Target, answer: dict[str, Any], report: Path) -> None:
         answer["mend"].update(timed)
 
 
-def _print_gain(mend: dict[str, Any], target: str, hint: str | None) -> None:
+def _gained(answer: dict[str, Any]) -> tuple[str, ...]:
+    """What the change gains, one line each."""
     from pydantic import TypeAdapter
 
     from harness.script.gain import Gain
 
-    if mend["gain"] is not None:
-        gain = TypeAdapter(Gain).validate_python(mend["gain"])
-        found = gain.speedup
-        typer.echo(
-            f"Speedup of the step: {found.value:.2f} ({found.lower:.2f} to {found.upper:.2f}), on {mend['label']}"
+    gain = TypeAdapter(Gain).validate_python(answer["mend"]["gain"])
+    found = gain.speedup
+    lines = [
+        f"Speedup of the step: {found.value:.2f} ({found.lower:.2f} to {found.upper:.2f}), on {answer['mend']['label']}"
+    ]
+    if gain.busiest_s is not None:
+        before, after = gain.busiest_s
+        lines.append(
+            f"Other programs use the cores too. By itself, the step is about {before / after:.2f} times as fast: "
+            f"the core that works most needs {after:.3g} s instead of {before:.3g} s."
         )
-        if gain.busiest_s is not None:
-            before, after = gain.busiest_s
-            typer.echo(
-                f"Other programs use the cores too. By itself, the step is about {before / after:.2f} times as fast: "
-                f"the core that works most needs {after:.3g} s instead of {before:.3g} s."
-            )
+    return tuple(lines)
+
+
+def _print_gain(answer: dict[str, Any], target: str) -> None:
+    hint = answer.get("hint")
+    if answer["mend"]["gain"] is not None:
+        for line in _gained(answer):
+            typer.echo(line)
     elif hint is not None:
         typer.echo(
             f"Speedup not measured. On CPU cores in place of the devices: harness check {target} --devices {hint}"
         )
-    elif mend["label"]:
-        typer.echo(f"Speedup not measured: {mend['label']}")
+    elif answer["mend"]["label"]:
+        typer.echo(f"Speedup not measured: {answer['mend']['label']}")

@@ -96,7 +96,8 @@ class Verification:
         for finding in shown:
             # The first line of a failure has said what its cause is.
             told = not everything and self._is_told(finding)
-            lines.append(describe(finding, told=told, placed=told and finding.where in self.reason))
+            placed = told and finding.kind in PLACE_KINDS and finding.where in self.reason
+            lines.append(describe(finding, told=told, placed=placed))
             if finding.next_step:
                 lines.append(f"  next: {finding.next_step}")
             evidence = finding.follows

@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from harness.runner.job import typed_task
 from harness.runner.messages import Answer
 from harness.runner.target import Target
 from harness.runner.users_error import users_code
 from harness.runner.worker import Send
+
+if TYPE_CHECKING:
+    from harness.script.check import Mend
 
 
 @typed_task
@@ -57,7 +61,7 @@ def run(send: Send, spec: str | None, file: Path, function: str) -> None:
     mend = checked.mend
     if mend is not None and mend.gain is not None:
         tally.measured["speedup_of_the_mend"] = mend.gain.speedup.value
-    outcome = tally.outcome(checked.verification.reason, "apply the change" if mend else "see the findings")
+    outcome = tally.outcome(checked.verification.reason, _next_step(mend))
     result = CheckResult(
         check=f"{file.name}:{step.name}",
         verdict=checked.verification.verdict,
@@ -90,6 +94,14 @@ def run(send: Send, spec: str | None, file: Path, function: str) -> None:
             cores = len(devices) if chosen is not None and named_devices(source) else len(usable_cores()) + 1
             answer["hint"] = f"cores:{cores}" if timed_on is None and cores <= len(usable_cores()) else None
     send(Answer(answer))
+
+
+def _next_step(mend: Mend | None) -> str:
+    if mend is None:
+        return "see the findings"
+    place = next(line for line in mend.lines if line.startswith("@@")).strip("@ ")
+    then = f"{mend.verification.verdict}: {mend.verification.reason}"
+    return f"put @harness.colocate_gradients above {place}, and import harness. With this change, {then}"
 
 
 @typed_task
