@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass, field
-from html import escape
 from typing import TYPE_CHECKING
 
+from harness.notebook import block, listed, small
 from harness.plural import plural
 from harness.records import Exercised, Finding, Verdict
 
@@ -79,12 +79,12 @@ class Verification:
         return f"<Verification {self.verdict}: {self.reason} ({self.exercised})>"
 
     def _repr_html_(self) -> str:
-        """What a notebook shows: the verdict, its sentence, what it is based on, and the findings."""
-        colour = {Verdict.PASS: "#1a7f37", Verdict.FAIL: "#cf222e"}.get(self.verdict, "#9a6700")
-        rows = "".join(f"<li>{escape(line.strip())}</li>" for line in self.lines())
-        findings = f"<ul>{rows}</ul>" if rows else ""
-        verdict = f'<b style="color:{colour}">{self.verdict}</b>'
-        return f"<div>{verdict}: {escape(self.reason)}<br><small>{escape(str(self.exercised))}</small>{findings}</div>"
+        """What a notebook shows: the verdict, its sentence, the findings, and the ops of each device."""
+        from harness.evidence.table import html
+
+        trace = next(iter(self.traces.values()), None)
+        found, ops = listed([line.strip() for line in self.lines()]), "" if trace is None else html(trace)
+        return block(str(self.verdict), [self.reason], small(str(self.exercised)), found, ops)
 
     def lines(self, *, everything: bool = False) -> list[str]:
         """The findings, one line each: the most important, with two lines of evidence, or everything.
