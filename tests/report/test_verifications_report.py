@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 from html_rules import Page
@@ -48,9 +49,10 @@ def test_verifications_have_the_page_and_the_files_of_a_run(tmp_path: Path) -> N
 
 
 def test_what_cannot_be_reported_is_one_line(tmp_path: Path) -> None:
-    for given in ({}, [found(Verdict.PASS)], Trace((), ())):
+    wrong: list[Any] = [{}, [found(Verdict.PASS)], Trace((), ())]
+    for given in wrong:
         with pytest.raises(UsageError, match=r"^write_report: .*what harness\.verify returned") as caught:
-            write_report(given, tmp_path)  # type: ignore[arg-type]
+            write_report(given, tmp_path)
         assert "\n" not in str(caught.value)
     (tmp_path / "file").touch()
     with pytest.raises(ReportError):

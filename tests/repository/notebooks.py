@@ -28,12 +28,15 @@ def run(cells: list[dict[str, Any]]) -> list[list[dict[str, Any]]]:
         numbers[file] = number
         linecache.cache[file] = (len(source), None, source.splitlines(keepends=True), file)
         tree = ast.parse(source)
-        last = tree.body.pop() if tree.body and isinstance(tree.body[-1], ast.Expr) else None
+        last = tree.body[-1]
+        shown = ast.Expression(last.value) if isinstance(last, ast.Expr) else None
+        if shown is not None:
+            tree.body.pop()
         printed, value = io.StringIO(), None
         with contextlib.redirect_stdout(printed):
             exec(compile(tree, file, "exec"), vars(main))
-            if last is not None:
-                value = eval(compile(ast.Expression(last.value), file, "eval"), vars(main))
+            if shown is not None:
+                value = eval(compile(shown, file, "eval"), vars(main))
         found.append(_outputs(printed.getvalue(), value, number))
     return found
 
