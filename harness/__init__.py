@@ -50,6 +50,7 @@ if TYPE_CHECKING:
         Finding as Finding,
         Verdict as Verdict,
     )
+    from harness.report.verifications import write_report as write_report
     from harness.speed.measure import measure_speedup as measure_speedup
     from harness.speed.memory.memory import Memory as Memory
     from harness.speed.record import SpeedupRecord as SpeedupRecord, Work as Work
@@ -87,6 +88,7 @@ _NAMES = {
     "harness.parallel.model": ("pipeline",),
     "harness.proof.claim": ("Proof", "prove"),
     "harness.records": ("Exercised", "Finding", "Verdict"),
+    "harness.report.verifications": ("write_report",),
     "harness.speed.measure": ("measure_speedup",),
     "harness.speed.memory.memory": ("Memory",),
     "harness.speed.record": ("SpeedupRecord", "Work"),

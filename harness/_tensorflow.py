@@ -290,6 +290,12 @@ def load_pluggable_device(library: Path) -> None:
     loading = _module("tensorflow.python.framework.load_library")
     _check_attributes(loading, loading.__name__, ("load_pluggable_device_library",))
     loading.load_pluggable_device_library(str(library))
+    # In graphs that need much memory, TensorFlow adds up in variables of TensorFlow 1, which such devices do not have.
+    context, config = interface().context.context(), _module("tensorflow.core.protobuf.config_pb2").ConfigProto()
+    _check_attributes(context, "context.Context", ("_config",))
+    config.MergeFrom(context._config or config)
+    config.graph_options.rewrite_options.memory_optimization = 1  # NO_MEM_OPT
+    context._config = config
 
 
 def context_started() -> bool:

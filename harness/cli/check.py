@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -41,10 +42,12 @@ def check_script(
     that uses several devices and writes to variables. The step is compared with itself on the first device, so no
     second program is needed. A FUNCTION in a class is written CLASS.FUNCTION.
 
-    Where the backward ops are misplaced, the step is verified again with colocate_gradients; on devices that are
-    independent (GPUs, cores:N) what this gains is measured. Writes DIR/run.json and DIR/report.html. The exit code is 0
-    if the step passes.
+    Where the backward ops are misplaced, the step is verified again with colocate_gradients, and on GPUs what this
+    gains is measured. With --devices cores:N it is measured on CPU cores in place of the devices that the script names;
+    it is verified on those. Writes DIR/run.json and DIR/report.html. The exit code is 0 if the step passes.
     """
+    from dataclasses import replace
+
     from pydantic import TypeAdapter
 
     from harness import __version__
@@ -53,6 +56,7 @@ def check_script(
     from harness.runner.ask import ask
     from harness.runner.job import Job, WorkerFiles
 
+    began = time.monotonic()
     with clear_errors():
         if devices is not None:
             check_spec(devices)
@@ -67,16 +71,22 @@ def check_script(
     for line in answer["said"]:
         typer.echo(line)
     if mend := answer.get("mend"):
+        if answer.get("timed_on"):
+            _timed(found, answer, report)
         _print_mend(mend)
+        _print_gain(answer, target)
     recording = Recording(
         report,
         harness=__version__,
         command=("harness", *sys.argv[1:]),
         spec=str(answer["spec"]),
         planned=(result.check,),
+        level="",
+        earlier_s=time.monotonic() - began,
     )
     recording.devices_are(str(answer["reason"]), TypeAdapter(Fingerprint).validate_python(answer["fingerprint"]))
-    recording.add(result)
+    gain = (answer.get("mend") or {}).get("gain")
+    recording.add(replace(result, elapsed_s=time.monotonic() - began, scope=() if gain is None else _gained(answer)))
     recording.complete()
     if recording.problem is not None:
         say(f"error: {recording.problem}")
@@ -106,12 +116,53 @@ def _print_mend(mend: dict[str, Any]) -> None:
     for line in mend["lines"]:
         typer.echo(f"  {line}")
     typer.echo(f"With it, {mend['verdict']}: {mend['reason']}")
-    speedup = mend["speedup"]
-    if speedup is not None:
-        value, lower, upper = (
-            speedup[name] if isinstance(speedup, dict) else getattr(speedup, name)
-            for name in ("value", "lower", "upper")
+
+
+def _timed(found: Target, answer: dict[str, Any], report: Path) -> None:
+    """Time the change on the devices that were asked for, and add what it gains to the answer."""
+    from harness.errors import HarnessError
+    from harness.runner.ask import ask
+    from harness.runner.job import Job, WorkerFiles
+
+    spec = answer["timed_on"]
+    typer.echo(f"measuring what the change gains on {spec}")
+    arguments: dict[str, object] = {"spec": spec, "file": str(found.path), "function": answer["step"]}
+    try:
+        timed = ask(Job("harness.script.process:time_change", arguments), WorkerFiles.create(report / "logs", "time"))
+    except HarnessError as error:
+        answer["mend"]["label"] = f"on {spec}, {str(error).splitlines()[0]}"
+    else:
+        answer["mend"].update(timed)
+
+
+def _gained(answer: dict[str, Any]) -> tuple[str, ...]:
+    """What the change gains, one line each."""
+    from pydantic import TypeAdapter
+
+    from harness.script.gain import Gain
+
+    gain = TypeAdapter(Gain).validate_python(answer["mend"]["gain"])
+    found = gain.speedup
+    lines = [
+        f"Speedup of the step: {found.value:.2f} ({found.lower:.2f} to {found.upper:.2f}), on {answer['mend']['label']}"
+    ]
+    if gain.busiest_s is not None:
+        before, after = gain.busiest_s
+        lines.append(
+            f"Other programs use the cores too. By itself, the step is about {before / after:.2f} times as fast: "
+            f"the core that works most needs {after:.3g} s instead of {before:.3g} s."
         )
-        typer.echo(f"Speedup of the step: {value:.2f} ({lower:.2f} to {upper:.2f}), on {mend['label']}")
-    elif mend["label"]:
-        typer.echo(f"Speedup not measured: {mend['label']}; independent devices are GPUs and cores:N")
+    return tuple(lines)
+
+
+def _print_gain(answer: dict[str, Any], target: str) -> None:
+    hint = answer.get("hint")
+    if answer["mend"]["gain"] is not None:
+        for line in _gained(answer):
+            typer.echo(line)
+    elif hint is not None:
+        typer.echo(
+            f"Speedup not measured. On CPU cores in place of the devices: harness check {target} --devices {hint}"
+        )
+    elif answer["mend"]["label"]:
+        typer.echo(f"Speedup not measured: {answer['mend']['label']}")

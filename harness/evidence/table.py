@@ -15,6 +15,7 @@ from harness.devices.name import DeviceName
 from harness.evidence.op import Evidence, Op
 from harness.evidence.unplaced import reasons
 from harness.evidence.updates import update_arithmetic
+from harness.notebook import bars
 from harness.plural import plural
 
 _SHOWN = ("forward", "gradient", "update", "collective", "variable", "data")
@@ -34,6 +35,17 @@ def table(evidence: Evidence, conclusion: Sequence[str] = ()) -> Group:
     return Group(*parts)
 
 
+def html(evidence: Evidence) -> str:
+    """The ops of each device by their role, as a notebook shows them."""
+    by_device = _by_device(evidence)
+    return bars(
+        {
+            device.short: {r: len(by_device[device][r]) for r in _SHOWN if r in by_device[device]}
+            for device in sorted(by_device)
+        }
+    )
+
+
 def text(evidence: Evidence, conclusion: Sequence[str] = (), width: int = 80) -> str:
     """The same as plain text."""
     console = Console(file=io.StringIO(), width=width, color_system=None)
@@ -44,11 +56,7 @@ def text(evidence: Evidence, conclusion: Sequence[str] = (), width: int = 80) ->
 
 
 def _ops(evidence: Evidence) -> Table:
-    updates = update_arithmetic(evidence)
-    by_device: dict[DeviceName, dict[str, list[Op]]] = defaultdict(lambda: defaultdict(list))
-    for op in evidence.ops:
-        if op.device is not None:
-            by_device[op.device]["update" if op.name in updates else op.role].append(op)
+    by_device = _by_device(evidence)
     count = sum(len(ops) for roles in by_device.values() for ops in roles.values())
     made = Table(title=f"{plural(count, 'op')} on {plural(len(by_device), 'device')}", title_justify="left")
     made.add_column("device", no_wrap=True)
@@ -62,6 +70,15 @@ def _ops(evidence: Evidence) -> Table:
                 made.add_row(device.short, role, f"{len(ops):,}", escape(_types(ops)))
         made.add_section()
     return made
+
+
+def _by_device(evidence: Evidence) -> dict[DeviceName, dict[str, list[Op]]]:
+    updates = update_arithmetic(evidence)
+    by_device: dict[DeviceName, dict[str, list[Op]]] = defaultdict(lambda: defaultdict(list))
+    for op in evidence.ops:
+        if op.device is not None:
+            by_device[op.device]["update" if op.name in updates else op.role].append(op)
+    return by_device
 
 
 def _types(ops: list[Op]) -> str:

@@ -130,3 +130,10 @@ class Trace:
     def __repr__(self) -> str:
         count = sum(op.device is not None for op in self.ops)
         return f"<Trace of {plural(count, 'op')}: {' '.join(self.conclusion())}>"
+
+    def _repr_html_(self) -> str:
+        """What a notebook shows: the conclusion, and the ops of each device by their role."""
+        from harness.evidence.table import html
+        from harness.notebook import block
+
+        return block("Trace", self.conclusion(), html(self))

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass, field
-from html import escape
 from typing import TYPE_CHECKING
 
+from harness.notebook import block, listed, small
 from harness.plural import plural
 from harness.records import Exercised, Finding, Verdict
 
@@ -87,12 +87,12 @@ class Verification:
         return f"<Verification {self.verdict}: {self.reason} ({self.exercised})>"
 
     def _repr_html_(self) -> str:
-        """What a notebook shows: the verdict, its sentence, what it is based on, and the findings."""
-        colour = {Verdict.PASS: "#1a7f37", Verdict.FAIL: "#cf222e"}.get(self.verdict, "#9a6700")
-        rows = "".join(f"<li>{escape(line.strip())}</li>" for line in self.lines())
-        findings = f"<ul>{rows}</ul>" if rows else ""
-        verdict = f'<b style="color:{colour}">{self.verdict}</b>'
-        return f"<div>{verdict}: {escape(self.reason)}<br><small>{escape(str(self.exercised))}</small>{findings}</div>"
+        """What a notebook shows: the verdict, its sentence, the findings, and the ops of each device."""
+        from harness.evidence.table import html
+
+        trace = next(iter(self.traces.values()), None)
+        found, ops = listed([line.strip() for line in self.lines()]), "" if trace is None else html(trace)
+        return block(str(self.verdict), [self.reason], small(str(self.exercised)), found, ops)
 
     def lines(self, *, everything: bool = False) -> list[str]:
         """The findings, one line each: the most important, with two lines of evidence, or everything.
@@ -103,7 +103,9 @@ class Verification:
         shown = self.findings if everything else self.findings[:_FINDINGS]
         for finding in shown:
             # The first line of a failure has said what its cause is.
-            lines.append(describe(finding, told=not everything and self._is_told(finding)))
+            told = not everything and self._is_told(finding)
+            placed = told and finding.kind in PLACE_KINDS and finding.where in self.reason
+            lines.append(describe(finding, told=told, placed=placed))
             if finding.next_step:
                 lines.append(f"  next: {finding.next_step}")
             evidence = finding.follows
@@ -123,10 +125,11 @@ class Verification:
         return finding.kind in VALUE_KINDS | PLACE_KINDS and fault.casefold() in self.reason.casefold()
 
 
-def describe(finding: Finding, *, told: bool = False) -> str:
-    """A finding in one line, without its message if that was ``told`` before."""
+def describe(finding: Finding, *, told: bool = False, placed: bool = False) -> str:
+    """A finding in one line, without its message if that was ``told`` before, nor its place if that was."""
+    where = finding.mode if placed and finding.mode else finding.place
     place = f" on {finding.device}" if finding.device and finding.device not in finding.place else ""
     values = f"expected {finding.expected}, found {finding.found}"
     text = values if told else f"{finding.message} ({values})"
     # Devices of this host need no more than their kind and number.
-    return _THIS_HOST.sub("", f"[{finding.code} {finding.kind}] {finding.place}{place}: {text}")
+    return _THIS_HOST.sub("", f"[{finding.code} {finding.kind}] {where}{place}: {text}")

@@ -79,8 +79,10 @@ class ColocateGradients(AbstractContextManager[None]):
         def colocated(*args: Any, **kwargs: Any) -> Any:
             stay_installed()
             with self, Pinned():
-                return fn(*args, **kwargs)
+                return as_autograph(fn)(*args, **kwargs)
 
+        # AutoGraph passes this function by and converts the user's inside.
+        colocated.autograph_info__ = None  # type: ignore[attr-defined]
         # TensorFlow unwraps what a tf.function takes as an argument or a default, and would call ``fn`` itself.
         with contextlib.suppress(TypeError, ValueError):
             colocated.__signature__ = inspect.signature(fn)  # type: ignore[attr-defined]
@@ -91,6 +93,9 @@ class ColocateGradients(AbstractContextManager[None]):
 
 class _Colocated:
     """The Python function of a ``tf.function``, run within the context; it can be pickled where the function can."""
+
+    #: AutoGraph passes the call by and converts the user's function inside.
+    autograph_info__ = None
 
     def __init__(self, fn: Callable[..., Any]) -> None:
         functools.update_wrapper(self, fn)
@@ -130,6 +135,10 @@ def colocate_gradients(fn: Any = None) -> Any:
     """
     context = ColocateGradients()
     return context if fn is None else context(fn)
+
+
+# AutoGraph passes it by where a tf.function calls it.
+colocate_gradients.autograph_info__ = None  # type: ignore[attr-defined]
 
 
 @contextmanager

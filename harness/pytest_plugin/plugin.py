@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from harness import session as library_session
-from harness.pytest_plugin import annotate, gate, memory, modes, speed
+from harness.pytest_plugin import annotate, gate, memory, modes, page, speed
 from harness.pytest_plugin.early import AfterImport
 from harness.pytest_plugin.requested import (
     DEFAULT_DEVICES,
@@ -111,6 +111,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         "`harness replay`",
     )
     annotate.add_options(group)
+    page.add_options(group)
     speed.add_options(group)
     gate.add_options(group)
     modes.add_option(group)
@@ -135,6 +136,7 @@ def pytest_configure(config: pytest.Config) -> None:
     speed.register(config)
     gate.register(config)
     annotate.register(config)
+    state.watch.keeps = page.register(config)
     folder = config.getoption(OPTION_SAVE)
     if folder is not None and (not folder or (Path(folder).exists() and not Path(folder).is_dir())):
         raise pytest.UsageError(
@@ -347,6 +349,7 @@ def pytest_runtest_makereport(
     )
     # What a test that passes finds wrong, it wants to find.
     annotate.attach(report, item, [*watch.warnings, *(watch.failures if report.failed else ())])
+    page.attach(report, item, watch.made)
     watch.reset()
     setattr(report, _REPORT, asdict(use))
     found = getattr(call.excinfo.value if call.excinfo else None, "verification", None)

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import os
 from collections.abc import Generator
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 if TYPE_CHECKING:
+    from harness.judgement.verification import Verification
     from harness.records import Exercised, Finding
 
 #: A test that reads one of these knows how a verification ended.
@@ -31,6 +33,9 @@ class Watch:
         #: The findings of those that passed with warnings, and of those that did not pass.
         self.warnings: list[Finding] = []
         self.failures: list[Finding] = []
+        #: All of them where a report wants them: copies, since reading an outcome is noted.
+        self.keeps = False
+        self.made: list[Verification] = []
         #: The outcomes that no test has read, by an ascending number.
         self._unread: dict[int, str] = {}
         #: Those of them that are from a fixture of several tests: any of these may read them.
@@ -40,6 +45,8 @@ class Watch:
     def observe(self, verification: Any) -> None:
         """Count a verification."""
         self.verifications += 1
+        if self.keeps:
+            self.made.append(replace(verification))
         proof = verification.proof
         if verification.passed and proof is not None and proof.proved:
             from harness.proof.sentence import reach
@@ -108,7 +115,7 @@ class Watch:
     def reset(self) -> None:
         """Start counting again."""
         self.verifications, self.proved, self.unpassed, self.exercised, self.warned = 0, [], 0, None, []
-        self.warnings, self.failures = [], []
+        self.warnings, self.failures, self.made = [], [], []
 
 
 def _note_reading(verification: Any, unread: dict[int, str], number: int) -> None:

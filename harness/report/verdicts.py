@@ -16,6 +16,8 @@ STYLES = {
     Verdict.SKIP: "cyan",
     Verdict.UNKNOWN: "bold magenta",
 }
+#: What else than the command line makes records, by the programs of their commands.
+OTHER_PROGRAMS = {"pytest": "pytest --harness-report", "python": "harness.write_report"}
 #: The worst first.
 SEVERITY = (Verdict.FAIL, Verdict.UNKNOWN, Verdict.WARN, Verdict.SKIP, Verdict.PASS)
 
@@ -57,7 +59,15 @@ def spec_and_devices(record: RunRecord) -> str:
 
 def command_name(record: RunRecord) -> str:
     """Name the command that made the record."""
-    return f"harness {'burnin' if record.command[1:2] == ('burnin',) else 'validate'}"
+    program, *rest = record.command or ("harness",)
+    if program in OTHER_PROGRAMS:
+        return OTHER_PROGRAMS[program]
+    return f"harness {rest[0] if rest[:1] in (['burnin'], ['check']) else 'validate'}"
+
+
+def is_of_machine(record: RunRecord) -> bool:
+    """Whether the run was to say something about the machine, not about programs alone."""
+    return command_name(record) in ("harness validate", "harness burnin")
 
 
 def all_exercised(record: RunRecord) -> Exercised:
@@ -69,7 +79,7 @@ def replay_of(record: RunRecord, result: CheckResult) -> str | None:
     """Give the command that reruns the check alone; ``None`` for a described machine, whose file is unknown."""
     if result.replay is not None:
         return result.replay
-    if record.described:
+    if record.described or not is_of_machine(record):
         return None
     devices = f" --devices {record.spec}" if record.spec else ""
     return f"harness validate --only {result.check}{devices} --level {record.level}"

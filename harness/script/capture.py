@@ -12,7 +12,7 @@ import re
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from types import FunctionType, ModuleType
 from typing import Any
 
@@ -39,6 +39,11 @@ class Step:
     fn: Callable[..., Any]
     args: tuple[Any, ...]
     kwargs: dict[str, Any]
+    #: What ended the script. It keeps the variables of the functions under way: a ``tf.function`` does not keep the
+    #: object that it is a method of, nor a graph the variables that it uses.
+    ended: BaseException | None = None
+    #: The device of what the step puts in no scope; ``None``: TensorFlow's choice.
+    default: str | None = None
 
 
 @dataclass
@@ -212,11 +217,12 @@ def run_to_step(target: Target) -> Step:
     sys.modules["__main__"] = module
     sys.argv = [str(target.path)]
     sys.path.insert(0, str(target.path.parent))
+    reached: BaseException | None = None
     try:
         with search.watching():
             exec(compile(tree, str(target.path), "exec"), vars(module))  # noqa: S102 - the user's script
-    except _Reached:
-        pass
+    except _Reached as ended:
+        reached = ended
     except SystemExit as ended:
         if ended.code not in (None, 0):
             raise
@@ -228,7 +234,7 @@ def run_to_step(target: Target) -> Step:
             else ("no function of the script uses several devices; name the step")
         )
         raise InvalidTarget(str(target), why, _ACCEPTED)
-    return step
+    return replace(step, ended=reached)
 
 
 def named_devices(source: str) -> dict[str, int]:

@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
-
-import numpy as np
 
 from harness.devices.device import Device, Devices
 from harness.devices.name import DeviceName
@@ -20,26 +18,23 @@ from harness.judgement.verification import Verification
 from harness.judgement.verify import verify
 from harness.lazy import tf
 from harness.parallel.gradients import colocate_gradients
-from harness.script.capture import Step, named_devices, parameters
-from harness.speed.estimate import paired_speedup
+from harness.script.capture import Step, named_devices
+from harness.script.gain import Gain, gain_of
+from harness.script.inputs import inputs_of, program_of
 from harness.speed.label import speed_label
-from harness.speed.measure import measure_pairs
-from harness.speed.record import Interval
 
 #: How a script configures devices itself.
 _CONFIGURES = re.compile(r"\bharness\.configure\(|set_logical_device_configuration|set_virtual_device_configuration")
-#: Seconds for measuring what a change gains.
-_BUDGET_S = 20.0
 
 
 @dataclass(frozen=True)
 class Mend:
-    """A change of the script, as lines of a diff, with its verification and its speedup over the step as it is."""
+    """A change of the script, as lines of a diff, with its verification and what it gains."""
 
     lines: tuple[str, ...]
     verification: Verification
-    speedup: Interval | None = None
-    #: What the speedup is one of, or why none was measured.
+    gain: Gain | None = None
+    #: What the gain was measured on, or why it was not.
     label: str = ""
 
 
@@ -51,6 +46,12 @@ class Checked:
     devices: Devices
     verification: Verification
     mend: Mend | None
+
+
+def measuring_spec(source: str, spec: str | None) -> str | None:
+    """The spec, where its devices are of other processes, can only be timed, and stand in for those of the script."""
+    servers = spec is not None and spec.partition(":")[0] == "cores"
+    return spec if servers and named_devices(source) and not _CONFIGURES.search(source) else None
 
 
 def spec_for(source: str, spec: str | None) -> tuple[str | None, str]:
@@ -84,11 +85,11 @@ def devices_in_use() -> Devices:
 def check_step(step: Step, path: Path, devices: Devices, progress: Callable[[str], None]) -> Checked:
     """Verify a step against itself on the first device; where its backward ops are misplaced, try to mend that."""
     inputs = inputs_of(step)
-    variables = [each for each in variables_of([_program(step, step.fn)], []) if getattr(each, "trainable", False)]
+    variables = [each for each in variables_of([program_of(step, step.fn)], []) if getattr(each, "trainable", False)]
     progress(f"verifying {step.name} ({path.name}:{step.line}) on {devices.counted}")
 
     def verified(fn: Callable[..., Any]) -> Verification:
-        return verify(_program(step, fn), inputs=inputs, devices=devices, variables=variables)
+        return verify(program_of(step, fn), inputs=inputs, devices=devices, variables=variables)
 
     found = verified(step.fn)
     _require_named(found, devices)
@@ -100,12 +101,11 @@ def check_step(step: Step, path: Path, devices: Devices, progress: Callable[[str
     if not then.passed:
         return Checked(step, devices, found, Mend(_decorated(path, step), then))
     label = speed_label(devices)
-    speedup = None
-    text = label.text
+    gain = None
     if label.gates:
         progress("measuring what it gains")
-        speedup = _speedup(step, mended, inputs, devices)
-    return Checked(step, devices, found, Mend(_decorated(path, step), then, speedup, text))
+        gain = gain_of(step, mended, devices)
+    return Checked(step, devices, found, Mend(_decorated(path, step), then, gain, label.text))
 
 
 def _require_named(found: Verification, devices: Devices) -> None:
@@ -119,68 +119,12 @@ def _require_named(found: Verification, devices: Devices) -> None:
     if absent:
         names = ", ".join(sorted(each.short for each in absent))
         count = max(each.index or 0 for each in absent) + 1
-        spec = {"GPU": "softgpu", "CPU": "cpu"}.get(absent[0].kind or "", "softgpu")
+        given = devices.spec.partition(":")[0]
+        spec = given or {"GPU": "softgpu", "CPU": "cpu"}.get(absent[0].kind or "", "softgpu")
         raise UsageError(
             f"the step names {names}, absent from the devices of {devices.spec or 'the script'}; give --devices, such "
             f"as --devices {spec}:{count}"
         )
-
-
-def inputs_of(step: Step) -> dict[str, Any]:
-    """The arguments of a step that have tensors or arrays in them, by the names of its parameters.
-
-    Raises:
-        UsageError: an argument is an iterator, which no two runs can start from.
-    """
-    found = {}
-    for name, value in parameters(step.fn, step.args, step.kwargs).arguments.items():
-        if isinstance(value, Iterator):
-            raise UsageError(
-                f"{step.name}: the argument {name} is an iterator ({type(value).__name__}), which gives each run "
-                "another batch; pass the batch itself to the step: step(next(iterator))"
-            )
-        if any(tf.is_tensor(leaf) or isinstance(leaf, np.ndarray) for leaf in tf.nest.flatten(value)):
-            found[name] = value
-    return found
-
-
-def _program(step: Step, fn: Callable[..., Any]) -> Callable[..., Any]:
-    """``fn`` over the inputs of the step; its other arguments, such as a model, are those of the call."""
-    rest = step.args, step.kwargs
-
-    def program(**inputs: Any) -> Any:
-        bound = parameters(step.fn, *rest)
-        bound.arguments.update(inputs)
-        return fn(*bound.args, **bound.kwargs)
-
-    program.fn = fn  # type: ignore[attr-defined]
-    return program
-
-
-def _speedup(step: Step, mended: Callable[..., Any], inputs: Mapping[str, Any], devices: Sequence[Device]) -> Interval:
-    one = tf.constant(1.0)
-
-    def timed(fn: Callable[..., Any]) -> Callable[[], Any]:
-        # Each call goes on from the weights of the last one, so that the results of the two are not alike.
-        program = tf.function(_program(step, fn))
-
-        def call() -> Any:
-            program(**inputs)
-            return one
-
-        return call
-
-    samples = measure_pairs(
-        timed(step.fn),
-        timed(mended),
-        devices=devices,
-        budget_s=_BUDGET_S,
-        half_width=0.02,
-        confidence=0.95,
-        seed=0,
-        tolerance=None,
-    ).samples
-    return paired_speedup(samples.single_ns, samples.parallel_ns, 0.95)
 
 
 def _decorated(path: Path, step: Step) -> tuple[str, ...]:

@@ -41,7 +41,7 @@ class DeviceMemory:
     source: str
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class SpeedupRecord:
     """One speedup of ``parallel`` over ``single``, from pairs run in turn.
 
@@ -86,6 +86,22 @@ class SpeedupRecord:
     def times(self) -> Times:
         """The times of ``single`` and of ``parallel``."""
         return self.single_ns, self.parallel_ns
+
+    def __repr__(self) -> str:
+        return f"<SpeedupRecord {self._sentence()}>"
+
+    def _repr_html_(self) -> str:
+        """What a notebook shows: the speedup with its interval, what it is one of, the times, and the warnings."""
+        from harness.notebook import block, listed, table
+
+        times = {"single": self.single_ns, "parallel": self.parallel_ns}
+        rows = [(side, f"{median(each) / 1e6:,.3g}", f"{len(each):,}") for side, each in times.items() if each]
+        shown = table(("", "median of a call, ms", "calls"), rows)
+        return block("Speedup", [self._sentence()], shown, listed(self.warnings))
+
+    def _sentence(self) -> str:
+        found = self.speedup
+        return f"{found.value:.2f} ({found.lower:.2f} to {found.upper:.2f}) on {self.label}"
 
     @property
     def second_times(self) -> Times:

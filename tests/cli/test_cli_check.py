@@ -51,6 +51,7 @@ def test_a_script_is_checked_and_its_change_passes(tmp_path: Path) -> None:
         "   @tf.function",
         "   def step(x):",
     ]
+    assert mend[6].startswith("Speedup ")
     assert mend[5].startswith("With it, PASS: the run on 2 devices matches its own run on CPU:0")
     record = json.loads((tmp_path / "harness-report" / "run.json").read_text())
     assert [result["check"] for result in record["results"]] == ["train.py:step"]
@@ -64,6 +65,16 @@ def test_a_script_is_checked_and_its_change_passes(tmp_path: Path) -> None:
     mended = run(tmp_path, "check", "train.py:step", "--devices", "cpu:2")
     assert mended.returncode == 0, mended.stdout + mended.stderr
     assert "This change" not in mended.stdout
+
+
+@pytest.mark.long
+def test_cores_stand_in_for_the_gpus_of_a_script_to_measure_the_change(tmp_path: Path) -> None:
+    (tmp_path / "train.py").write_text(SCRIPT.replace("/CPU:", "/GPU:"))
+    done = run(tmp_path, "check", "train.py", "--devices", "cores:2")
+    assert "devices: GPU:0, GPU:1: the script uses 2 GPUs" in done.stdout
+    assert "With it, PASS: the run on 2 software GPUs matches its own run on GPU:0" in done.stdout
+    assert "Speedup of the step: " in done.stdout, done.stdout
+    assert "on 2 CPU cores, each with its own" in done.stdout
 
 
 def test_what_cannot_be_checked_is_one_line(tmp_path: Path) -> None:

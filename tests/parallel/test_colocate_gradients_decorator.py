@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import inspect
 import pickle
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
@@ -14,6 +15,8 @@ import tensorflow as tf
 from tower_programs import Towers, elsewhere, on_each
 
 from harness import Devices, UsageError, colocate_gradients, trace, verify
+from harness.parallel import gradients
+from harness.parallel.wrappers import stay_installed
 
 
 @pytest.fixture
@@ -140,3 +143,27 @@ def test_a_decorated_tf_function_is_a_tf_function(towers: Towers, tmp_path: Path
 
     pickled = pickle.loads(pickle.dumps(colocate_gradients(tf.function(double_of_positive))))
     assert pickled(tf.constant(2.0)) == 4.0
+
+
+def test_autograph_converts_the_users_function_and_nothing_of_the_harness(monkeypatch: pytest.MonkeyPatch) -> None:
+    files: list[str] = []
+
+    def noted() -> None:
+        frame = inspect.currentframe()
+        files.append(frame.f_code.co_filename if frame else "")
+        stay_installed()
+
+    monkeypatch.setattr(gradients, "stay_installed", noted)
+
+    def positive(x: tf.Tensor) -> tf.Tensor:
+        if x < 0.0:
+            x = -x
+        return x
+
+    @tf.function  # type: ignore[untyped-decorator]
+    def outer(x: tf.Tensor) -> tf.Tensor:
+        return colocate_gradients(positive)(x) + colocate_gradients(tf.function(positive))(x)
+
+    assert outer(tf.constant(-2.0)) == 4.0
+    assert files
+    assert set(files) == {__file__}

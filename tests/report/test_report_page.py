@@ -66,17 +66,40 @@ def test_the_verdict_comes_first_and_the_sections_in_the_order_that_people_ask(p
     assert page.headings[0][1].split() == ["FAIL", "8", "\u00d7", "NVIDIA", "H100", "80GB", "HBM3"]
     assert [text for level, text in page.headings if level == 2] == [
         "Findings and next steps",
+        "Where each program ran",
         "Machine",
         "Bandwidth between devices",
         "Measured and expected rates",
         "Speedup and scaling",
-        "Where each program ran",
         "Temperatures, clocks and other sensors",
         "What was exercised",
         "Environment",
         "How to rerun it",
     ]
     assert _NOTHING not in page.text
+
+
+def test_rates_of_devices_that_share_cores_and_a_machine_that_nobody_asked_about_take_no_room() -> None:
+    measured = samples.eight_cards()
+    cards = tuple(Card(f"CPU:{number}", "AMD EPYC") for number in range(8))
+    shared = Page(report_page(replace(measured, cards=cards)))
+    assert "share the cores of this machine" in shared.text
+    assert not {"Bandwidth between devices", "Measured and expected rates"} & {text for _, text in shared.headings}
+
+    (result, *_) = samples.failing().results
+    check = replace(result, check="train.py:step", replay=None)
+    command = ("harness", "check", "train.py")
+    page = Page(report_page(replace(samples.failing(), command=command, results=(check,), planned=("train.py:step",))))
+    assert page.problems == []
+    assert [text for level, text in page.headings if level == 2] == [
+        "Findings and next steps",
+        "Where each program ran",
+        "What was exercised",
+        "Environment",
+        "How to rerun it",
+    ]
+    assert page.headings[0][1].startswith("FAIL train.py:step on ")
+    assert "harness validate" not in page.text
 
 
 def test_a_finding_is_told_with_its_device_what_was_expected_what_to_do_and_how_to_replay_it(

@@ -42,6 +42,7 @@ GROUND_FLOOR = (
     "plural",
     "temporary",
     "lazy",
+    "notebook",
     "session",
     "tensorflow_version",
     "_tensorflow",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -13,7 +14,8 @@ from harness import Devices
 from harness.errors import InvalidTarget, UsageError
 from harness.runner.target import Target
 from harness.script.capture import Step, named_devices, run_to_step
-from harness.script.check import inputs_of, spec_for
+from harness.script.check import spec_for
+from harness.script.inputs import inputs_of
 
 HEAD = """
 import numpy as np
@@ -92,6 +94,33 @@ def test_the_step_is_found_by_name_or_by_what_it_does(tmp_path: Path, function: 
     assert list(inputs_of(step)) == ["x"]
     assert step.kwargs == {"decay": 0.5}
     assert step.fn(*step.args, **step.kwargs).shape == ()  # a tf.function with a branch, still the method of its object
+
+
+@pytest.mark.usefixtures("devices")
+def test_the_object_of_a_step_outlives_the_function_that_made_it(tmp_path: Path) -> None:
+    text = f"""{HEAD}
+class Trainer:
+    def __init__(self):
+        self.w = tf.Variable(2.0)
+
+    @tf.function
+    def step(self, x):
+        with tf.device("CPU:0"):
+            first = self.w * x
+        with tf.device("CPU:1"):
+            second = self.w * x
+        self.w.assign_sub(1.0)
+        return first + second
+
+def main():
+    trainer = Trainer()
+    trainer.step(tf.constant(3.0))
+
+main()
+"""
+    step = step_of(tmp_path, text, "")
+    gc.collect()
+    assert step.fn(*step.args) == 6.0
 
 
 @pytest.mark.usefixtures("devices")

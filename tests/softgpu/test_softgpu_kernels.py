@@ -85,6 +85,19 @@ def convolutions() -> None:
         assert_close(name + ": gradients", found, change, 1e-2)
 
 
+def sum_of_much() -> None:
+    tf = start("softgpu:2x256")
+
+    @tf.function  # type: ignore[untyped-decorator]
+    def added(x: Any) -> Any:
+        with tf.device("GPU:1"):
+            return tf.add_n([tf.tanh(x * number) for number in range(1, 5)])
+
+    # TensorFlow expects it to need more than the GPU has, and would add up in a variable of TensorFlow 1.
+    x = np.ones((10, 1 << 20), np.float32)
+    assert_close("sum", added(x)[0, 0], sum(np.tanh(np.arange(1.0, 5.0))))
+
+
 def image_ops() -> None:
     tf = start("softgpu:2x256")
     flat, deep, scale = normal(2, 8, 6, 4), normal(2, 6, 4, 4, 4), normal(4)
@@ -286,7 +299,7 @@ def sums_of_16_bits() -> None:
 
 
 def programs() -> None:
-    run_all(convolutions, image_ops, recurrent, crops, sums_of_16_bits)
+    run_all(convolutions, image_ops, recurrent, crops, sums_of_16_bits, sum_of_much)
 
 
 def test_kernels_compute_what_a_gpu_computes(fresh_process: Any) -> None:

@@ -37,7 +37,10 @@ def _says_the_same(result: CheckResult) -> bool:
     if len(result.findings) != 1:
         return False
     (finding,) = result.findings
-    return result.reason in (finding.message, f"{finding.kind}: {finding.message}")
+    said = result.reason in (finding.message, f"{finding.kind}: {finding.message}")
+    # A verification names the fault of its finding, the ops and the remedy, in this order.
+    fault, _, remedy = finding.message.partition("; ")
+    return said or (bool(remedy) and fault.casefold() in result.reason.casefold() and result.reason.endswith(remedy))
 
 
 def _view(finding: Finding) -> dict[str, object]:

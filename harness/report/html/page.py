@@ -7,7 +7,7 @@ from dataclasses import fields
 from typing import TYPE_CHECKING
 
 from harness.plural import plural
-from harness.records import Fingerprint, RunRecord
+from harness.records import Fingerprint, RunRecord, Verdict
 from harness.report.card_verdicts import card_verdicts, others, subject
 from harness.report.html.copies import copies_of
 from harness.report.html.environment import render
@@ -22,9 +22,11 @@ from harness.report.printable import device_label, shortened
 from harness.report.quantities import NOTHING, count, duration
 from harness.report.verdicts import (
     all_exercised,
+    by_severity,
     command_name,
     counts,
     finished,
+    is_of_machine,
     not_run,
     replay_of,
 )
@@ -58,8 +60,39 @@ _FACTS = {
 }
 
 
+#: The sections in order, by their ids.
+_SECTIONS = {
+    "findings": "Findings",
+    "programs": "Placement",
+    "machine": "Machine",
+    "copies": "Bandwidth",
+    "rates": "Rates",
+    "speedups": "Speedups",
+    "sensors": "Sensors",
+    "exercised": "Exercised",
+    "environment": "Environment",
+    "replay": "Rerun",
+}
+#: Those of a run that looks at programs alone, where nothing else was measured.
+_OF_PROGRAMS = ("findings", "programs", "exercised", "environment", "replay")
+
+
 def report_page(record: RunRecord, scale: ScaleRecord | str | None = None) -> str:
     """Write ``record`` as one self-contained HTML file. ``scale``: the curve beside it, or why it cannot be read."""
+    shared = bool(record.cards) and all(card.shares_threads for card in record.cards)
+    measured = {
+        "machine": cards_of(record),
+        "copies": None if shared else copies_of(record),
+        "rates": None if shared else rates_of(record),
+        "speedups": speedups_of(record) or scale,
+        "sensors": sensors_of(record),
+    }
+    wanted = {*_OF_PROGRAMS, *(name for name, made in measured.items() if made)}
+    if is_of_machine(record):
+        wanted = set(_SECTIONS) - ({"copies", "rates", "sensors"} if shared else set())
+    programs = programs_of(record)
+    # Where all is well, one example is enough to look at.
+    opened = [result.check for result in by_severity(record.results) if result.verdict is not Verdict.PASS]
     return render(
         "report.html.j2",
         record=record,
@@ -74,15 +107,19 @@ def report_page(record: RunRecord, scale: ScaleRecord | str | None = None) -> st
         shown=results_to_show(record),
         verdicts=[(each, subject(each, {card.label: card for card in record.cards})) for each in card_verdicts(record)],
         other_cards=others(record, card_verdicts(record)),
-        cards=cards_of(record),
-        copies=copies_of(record),
-        rates=rates_of(record),
+        sections={name: title for name, title in _SECTIONS.items() if name in wanted},
+        shared=shared,
+        of_machine=is_of_machine(record),
+        cards=measured["machine"],
+        copies=measured["copies"],
+        rates=measured["rates"],
         speedups=speedups_of(record),
         scaling=None if isinstance(scale, str) else scaling_of(record, scale),
         scaling_problem=scale if isinstance(scale, str) else None,
-        others=others_of(record),
-        programs=programs_of(record),
-        sensors=sensors_of(record),
+        others=None if shared else others_of(record),
+        programs=programs,
+        opened=opened or list(programs)[:1],
+        sensors=measured["sensors"],
         exercised_table=_exercised(record),
         scopes=[(result.check, result.scope) for result in record.results if result.scope],
         environment=environment_facts(record.fingerprint),
@@ -96,6 +133,9 @@ def machine_name(record: RunRecord) -> str:
     usable = [card for card in record.cards if card.error is None]
     names = Counter(card.name for card in usable or record.cards)
     cards = ", ".join(f"{number} \u00d7 {name}" for name, number in names.items())
+    if not is_of_machine(record):
+        checks = ", ".join(result.check for result in record.results)
+        return shortened(f"{checks} on {record.spec}" if len(record.results) == 1 else record.spec, _LONGEST_NAME)
     if record.cards and all(card.label.startswith("CPU:") for card in record.cards):
         cards = f"{plural(len(record.cards), 'logical CPU')} of {', '.join(names)}"
     return shortened(cards or record.spec or "no devices", _LONGEST_NAME)
