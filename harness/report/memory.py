@@ -27,7 +27,7 @@ def print_memory(console: Console, courses: Sequence[Course]) -> None:
         print_line(console, line)
     if len(highest) > _MOST_DEVICES:
         print_line(console, f"and {plural(len(highest) - _MOST_DEVICES, 'more device')}, in the record")
-    largest = highest[0].alive[:_MOST_PARTS]
+    largest = highest[0].alive[: _MOST_PARTS - (len(highest) > _MOST_DEVICES)]
     console.print(make_table(("size", "what", "layer", "line"), [_cells(each) for each in largest], right=("size",)))
 
 

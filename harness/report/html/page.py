@@ -13,6 +13,7 @@ from harness.report.html.copies import copies_of
 from harness.report.html.environment import render
 from harness.report.html.findings import results_to_show
 from harness.report.html.machine import cards_of
+from harness.report.html.memory import memory_of
 from harness.report.html.programs import programs_of
 from harness.report.html.rates import others_of, rates_of, speedups_of
 from harness.report.html.scaling import scaling_of
@@ -31,6 +32,7 @@ from harness.report.verdicts import (
 
 if TYPE_CHECKING:
     from harness.speed.scaling.record import ScaleRecord
+    from harness.speed.timeline.record import Profile
 
 _LONGEST_NAME = 80
 _FACTS = {
@@ -58,8 +60,11 @@ _FACTS = {
 }
 
 
-def report_page(record: RunRecord, scale: ScaleRecord | str | None = None) -> str:
-    """Write ``record`` as one self-contained HTML file. ``scale``: the curve beside it, or why it cannot be read."""
+def report_page(record: RunRecord, scale: ScaleRecord | str | None = None, profile: Profile | str | None = None) -> str:
+    """Write ``record`` as one self-contained HTML file.
+
+    ``scale`` and ``profile`` are the curve and the profile beside it, or why they cannot be read.
+    """
     return render(
         "report.html.j2",
         record=record,
@@ -80,6 +85,8 @@ def report_page(record: RunRecord, scale: ScaleRecord | str | None = None) -> st
         speedups=speedups_of(record),
         scaling=None if isinstance(scale, str) else scaling_of(record, scale),
         scaling_problem=scale if isinstance(scale, str) else None,
+        memory=None if isinstance(profile, str) else memory_of(profile),
+        memory_problem=profile if isinstance(profile, str) else None,
         others=others_of(record),
         programs=programs_of(record),
         sensors=sensors_of(record),
