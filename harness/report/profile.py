@@ -38,6 +38,8 @@ def print_profile(console: Console, profile: Profile) -> None:
         print_line(console, line)
     if profile.memory:
         print_memory(console, profile.memory)
+    if profile.memory_unknown:
+        print_line(console, profile.memory_unknown)
 
 
 def summary(profile: Profile) -> list[str]:

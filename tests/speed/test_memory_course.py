@@ -141,7 +141,7 @@ def test_devices_of_other_processes_are_named_as_unknown() -> None:
     there = "/job:core/replica:0/task:1/device:CPU:0"
     found, unknown = courses_of([Allocator().capture], CALLS, [there, GPU], NOTHING, dict, Labels(trace()), TASK)
     assert found == ()
-    assert unknown == ("the memory of core/1/CPU:0 over time: it belongs to another process",)
+    assert unknown == "memory of core/1/CPU:0: unknown, because it belongs to another process"
 
 
 def test_a_copy_from_another_device_is_what_was_copied() -> None:

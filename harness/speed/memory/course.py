@@ -37,8 +37,8 @@ def courses_of(
     constants: Callable[[], Mapping[str, Mapping[str, int]]],
     labels: Labels,
     local: str,
-) -> tuple[tuple[Course, ...], tuple[str, ...]]:
-    """The courses of the devices, full names, and a sentence on each of which nothing is known.
+) -> tuple[tuple[Course, ...], str]:
+    """The courses of the devices, full names, and a sentence on those of which nothing is known.
 
     ``local`` is the task of this process: what is held before is known of its devices alone. ``constants`` gives the
     sizes of those of the executed graphs, by device and name, where something is unknown without them.
@@ -62,7 +62,7 @@ def courses_of(
             if (made := _Followed(name, begin, changed, calls, labels).course(source)) is not None:
                 found[name] = made
     away = [DeviceName.parse(name).short for name in devices if name not in found and not name.startswith(local)]
-    unknown = (f"the memory of {', '.join(away)} over time: it belongs to another process",) if away else ()
+    unknown = f"memory of {', '.join(away)}: unknown, because it belongs to another process" if away else ""
     return tuple(found[name] for name in devices if name in found), unknown
 
 

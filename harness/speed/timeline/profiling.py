@@ -96,8 +96,9 @@ def profile_calls(
         devices=tuple(names),
         calls=len(made),
         host=host_times(caller, made, sums.alone_ns, reads.times),
-        unknown=(*unknown, *unwatched),
+        unknown=tuple(unknown),
         memory=memory,
+        memory_unknown=unwatched,
         independent_share=placements.independent_share,
         **{field.name: getattr(sums, field.name) for field in fields(sums) if field.name != "alone_ns"},
     )

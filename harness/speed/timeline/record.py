@@ -102,6 +102,8 @@ class Profile:
     causes: tuple[Cause, ...] = ()
     #: Memory over time of the requested devices of which it is known; empty in profiles of earlier versions.
     memory: tuple[Course, ...] = ()
+    #: A sentence on the devices whose memory is unknown; empty if there are none.
+    memory_unknown: str = ""
     reason: str = ""
     fingerprint: Fingerprint | None = None
     schema_version: int = PROFILE_SCHEMA_VERSION
