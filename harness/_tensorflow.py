@@ -56,6 +56,7 @@ _MODULES = {
     "function_context": "eager.polymorphic_function.function_context",  # what a tf.function is traced anew for
     "concrete_function": "eager.polymorphic_function.concrete_function",  # keeps the backward functions of a trace
     "variables": "ops.resource_variable_ops",  # BaseResourceVariable, whose rows are looked up
+    "constants": "framework.constant_op",  # convert_to_eager_tensor, which makes a tensor without an op
 }
 #: Classes in them, by the names that they have here.
 _CLASSES = {
@@ -164,16 +165,22 @@ def count_reads() -> AbstractContextManager[Count]:
     return _counted(interface().ops._EagerTensorBase, "_numpy")
 
 
+def constants_made(note: Callable[[Any], None]) -> AbstractContextManager[Count]:
+    """Call ``note`` with each eager tensor that is made of a Python or NumPy value in the body."""
+    return _counted(interface().constants, "convert_to_eager_tensor", note)
+
+
 @contextmanager
-def _counted(owner: Any, name: str) -> Iterator[Count]:
-    """Count the calls of a method, which is put back as it was when the body ends."""
+def _counted(owner: Any, name: str, note: Callable[[Any], None] = lambda _: None) -> Iterator[Count]:
+    """Count the calls of a function, which is put back as it was when the body ends; ``note`` gets their results."""
     count = Count()
     original = owner.__dict__[name]
 
     @wraps(original)
     def method(*arguments: Any, **keywords: Any) -> Any:
         count.times += 1
-        return original(*arguments, **keywords)
+        note(made := original(*arguments, **keywords))
+        return made
 
     setattr(owner, name, method)
     try:

@@ -69,9 +69,17 @@ NCCL_KERNEL, COPY = r"^nccl(Dev)?Kernel", r"^Memcpy"
 PROCESS_EVENT = "ExecutorState::Process"
 ASYNC_START, ASYNC_DONE = "ExecutorState::ProcessAsync::Start", "ExecutorState::ProcessAsync::Done"
 EAGER_CALL, EAGER_KERNEL, FUNCTION_RUN = "EagerExecute", "EagerKernelExecute", "FunctionRun"
-#: What an allocator of the host does, and the statistics that tell the buffer, its size, and which allocator it is.
+#: What an allocator does, and the statistics that tell the buffer, its size, and which allocator it is.
 ALLOCATION, DEALLOCATION = "MemoryAllocation", "MemoryDeallocation"
 BUFFER_ADDRESS, BUFFER_BYTES, ALLOCATOR_NAME = "addr", "requested_bytes", "allocator_name"
+#: The op that a buffer is for, and what it is for it: "output", "temp" or other. And what a GPU's allocator adds: the
+#: size that it gave out, how much is in use, and how much of its limit is not.
+BUFFER_OP, BUFFER_REGION = "tf_op", "region_type"
+GIVEN_BYTES, IN_USE_BYTES, FREE_BYTES = "allocation_bytes", "bytes_allocated", "bytes_available"
+#: The allocator of a GPU or pluggable device, with the number of the device.
+DEVICE_ALLOCATOR = r"^(?:GPU|PluggableDevice)_(\d+)_bfc$"
+#: What stands for the op where a tensor arrives from another device.
+ARRIVAL = "SameWorkerRecvDone"
 #: Threads of tf.data, and the event of a function that it runs.
 PIPELINE_THREAD, CAPTURED_FUNCTION = "tf_data", "InstantiatedCapturedFunction::"
 #: The event of each request to a server. It looks like an op.
@@ -105,6 +113,7 @@ PRIVATE_SIGNATURES = {
     "graph._create_op_helper": "self op compute_device",
     "graph._original_op": "self op",
     "python_function.__init__": "self func Tout is_grad_func",
+    "constants.convert_to_eager_tensor": "value ctx dtype",
     "variable.sparse_read": "self indices name",
     "variable.gather_nd": "self indices name",
 }

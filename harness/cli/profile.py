@@ -30,9 +30,10 @@ def profile_function(
     """Show where a function spends its time: what each device does, what overlaps, what waits for what.
 
     The function is warmed up, then called N times, without arguments, under TensorFlow's profiler. Prints a table and
-    the causes that it finds for a missing speedup. Writes DIR/profile.json, DIR/timeline.png and .svg (a picture),
-    DIR/timeline.json (open it in ui.perfetto.dev or chrome://tracing) and DIR/tensorboard (for TensorBoard). What the
-    function prints goes to DIR/logs/profile.log. The devices are configured before the file is loaded.
+    the causes that it finds for a missing speedup, and what each device's memory holds at its peak. Writes
+    DIR/profile.json, pictures (DIR/timeline.png and .svg, DIR/memory.png and .svg), DIR/timeline.json (open it in
+    ui.perfetto.dev or chrome://tracing) and DIR/tensorboard (for TensorBoard). What the function prints goes to
+    DIR/logs/profile.log. The devices are configured before the file is loaded.
     """
     from pydantic import TypeAdapter
 
@@ -64,7 +65,8 @@ def profile_function(
     print_profile(stdout_console(), profile)
     with clear_errors():
         saved = save_json(profile, report, PROFILE_FILE)
-    typer.echo(f"Record: {saved}; picture: {report / 'timeline.png'}; trace for Perfetto: {report / 'timeline.json'}")
+    pictures = ", ".join(str(report / name) for name in ("timeline.png", *["memory.png"] * bool(profile.memory)))
+    typer.echo(f"Record: {saved}; pictures: {pictures}; trace for Perfetto: {report / 'timeline.json'}")
     if not any(times.ops for times in profile.times):
         ran = any(times.forward_ops or times.gradient_ops for times in profile.times)
         nothing = "no op is known to have run on any device, so there is nothing to show"

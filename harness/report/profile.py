@@ -1,14 +1,17 @@
-"""Prints a profile (a table by device, the overlap and the causes of no gain), and stores it as ``profile.json``."""
+"""Prints a profile: a table by device, the overlap, the causes of no gain, and the memory. Reads ``profile.json``."""
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from harness.devices.name import DeviceName
 from harness.plural import plural
+from harness.report.memory import print_memory
+from harness.report.storage import load_versioned
 from harness.report.terminal import make_table, print_line
 from harness.speed.timeline.causes import too_little_known
-from harness.speed.timeline.record import DeviceTimes, Profile
+from harness.speed.timeline.record import PROFILE_SCHEMA_VERSION, DeviceTimes, Profile
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -20,11 +23,23 @@ PROFILE_FILE = "profile.json"
 _SPENT = ("compute", "transfer", "collective", "input", "host", "waiting")
 
 
+def load_profile(path: Path) -> Profile:
+    """Read the record at ``path``, which may be the report folder.
+
+    Raise InvalidRecord if there is no such file, or it is not a record of this version or an earlier one.
+    """
+    return load_versioned(path / PROFILE_FILE if path.is_dir() else path, Profile, PROFILE_SCHEMA_VERSION)
+
+
 def print_profile(console: Console, profile: Profile) -> None:
     """Print the table, the totals, what is unknown, and the causes."""
     console.print(_table(profile))
     for line in summary(profile):
         print_line(console, line)
+    if profile.memory:
+        print_memory(console, profile.memory)
+    if profile.memory_unknown:
+        print_line(console, profile.memory_unknown)
 
 
 def summary(profile: Profile) -> list[str]:

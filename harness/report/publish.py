@@ -15,6 +15,7 @@ from harness.report.storage import save_text
 
 if TYPE_CHECKING:
     from harness.speed.scaling.record import ScaleRecord
+    from harness.speed.timeline.record import Profile
 
 PAGE_FILE = "report.html"
 MARKDOWN_FILE = "report.md"
@@ -25,7 +26,7 @@ def publish(record: RunRecord, folder: Path, beside: Path | None = None) -> Path
     """Write ``junit.xml``, ``report.md`` and ``report.html`` to ``folder``, and return the path of the last.
 
     The page needs the extra ``report``; without it the other two are written all the same. ``beside`` is the folder of
-    the run, if it is another: a ``scale.json`` there is shown in the page.
+    the run, if it is another: a ``scale.json`` and the memory of a ``profile.json`` there are shown in the page.
 
     Raises:
         ReportError: the folder cannot be written.
@@ -39,7 +40,8 @@ def publish(record: RunRecord, folder: Path, beside: Path | None = None) -> Path
     require("jinja2", "matplotlib")
     from harness.report.html.page import report_page
 
-    return save_text(report_page(record, _curve(beside or folder)), folder, PAGE_FILE)
+    found = beside or folder
+    return save_text(report_page(record, _curve(found), _profile(found)), folder, PAGE_FILE)
 
 
 @functools.cache
@@ -64,6 +66,18 @@ def _curve(folder: Path) -> ScaleRecord | str | None:
         return None
     try:
         return load_scale(folder)
+    except InvalidRecord as error:
+        return str(error)
+
+
+def _profile(folder: Path) -> Profile | str | None:
+    """The profile in ``folder``, or why it cannot be read."""
+    from harness.report.profile import PROFILE_FILE, load_profile
+
+    if not (folder / PROFILE_FILE).exists():
+        return None
+    try:
+        return load_profile(folder)
     except InvalidRecord as error:
         return str(error)
 

@@ -63,7 +63,12 @@ def test_a_users_function_is_profiled_and_everything_is_kept(folder: Path) -> No
     (folder / "newer.json").write_text(json.dumps(stored))
     with pytest.raises(InvalidRecord, match="newer"):
         load_versioned(folder / "newer.json", Profile, PROFILE_SCHEMA_VERSION)
-    for name in ("timeline.png", "timeline.svg", "timeline.json"):
+    assert [each.device[-5:] for each in profile.memory] == ["CPU:0", "CPU:1"]
+    assert all(each.share_with_line() >= 0.95 and each.peak_bytes > 0 for each in profile.memory)
+    said = done.stdout.partition("memory of CPU:")[2].partition("Record: ")[0].splitlines()
+    assert len([line for line in said if line.strip()]) <= 10
+    assert "buffers of its ops, by TensorFlow's profiler; the CPUs share one memory" in done.stdout
+    for name in ("timeline.png", "timeline.svg", "timeline.json", "memory.png", "memory.svg"):
         assert (folder / "kept" / name).stat().st_size > 1000
     events = json.loads((folder / "kept" / "timeline.json").read_text())["traceEvents"]
     assert sum(event["ph"] == "X" and event["name"] in ("MatMul", "MatMul_1") for event in events) == 2 * 3

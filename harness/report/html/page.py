@@ -13,6 +13,7 @@ from harness.report.html.copies import copies_of
 from harness.report.html.environment import render
 from harness.report.html.findings import results_to_show
 from harness.report.html.machine import cards_of
+from harness.report.html.memory import memory_of
 from harness.report.html.programs import programs_of
 from harness.report.html.rates import others_of, rates_of, speedups_of
 from harness.report.html.scaling import scaling_of
@@ -33,6 +34,7 @@ from harness.report.verdicts import (
 
 if TYPE_CHECKING:
     from harness.speed.scaling.record import ScaleRecord
+    from harness.speed.timeline.record import Profile
 
 _LONGEST_NAME = 80
 _FACTS = {
@@ -68,6 +70,7 @@ _SECTIONS = {
     "copies": "Bandwidth",
     "rates": "Rates",
     "speedups": "Speedups",
+    "memory": "Memory",
     "sensors": "Sensors",
     "exercised": "Exercised",
     "environment": "Environment",
@@ -77,19 +80,24 @@ _SECTIONS = {
 _OF_PROGRAMS = ("findings", "programs", "exercised", "environment", "replay")
 
 
-def report_page(record: RunRecord, scale: ScaleRecord | str | None = None) -> str:
-    """Write ``record`` as one self-contained HTML file. ``scale``: the curve beside it, or why it cannot be read."""
+def report_page(record: RunRecord, scale: ScaleRecord | str | None = None, profile: Profile | str | None = None) -> str:
+    """Write ``record`` as one self-contained HTML file.
+
+    ``scale`` and ``profile`` are the curve and the profile beside it, or why they cannot be read.
+    """
     shared = bool(record.cards) and all(card.shares_threads for card in record.cards)
     measured = {
         "machine": cards_of(record),
         "copies": None if shared else copies_of(record),
         "rates": None if shared else rates_of(record),
         "speedups": speedups_of(record) or scale,
+        "memory": profile if isinstance(profile, str) else memory_of(profile),
         "sensors": sensors_of(record),
     }
     wanted = {*_OF_PROGRAMS, *(name for name, made in measured.items() if made)}
     if is_of_machine(record):
         wanted = set(_SECTIONS) - ({"copies", "rates", "sensors"} if shared else set())
+        wanted -= set() if measured["memory"] else {"memory"}
     programs = programs_of(record)
     # Where all is well, one example is enough to look at.
     opened = [result.check for result in by_severity(record.results) if result.verdict is not Verdict.PASS]
@@ -116,6 +124,8 @@ def report_page(record: RunRecord, scale: ScaleRecord | str | None = None) -> st
         speedups=speedups_of(record),
         scaling=None if isinstance(scale, str) else scaling_of(record, scale),
         scaling_problem=scale if isinstance(scale, str) else None,
+        memory=None if isinstance(profile, str) else memory_of(profile),
+        memory_problem=profile if isinstance(profile, str) else None,
         others=None if shared else others_of(record),
         programs=programs,
         opened=opened or list(programs)[:1],

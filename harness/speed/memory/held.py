@@ -88,7 +88,12 @@ def _variable_bytes(variable: Any) -> int:
 
 def buffers() -> dict[int, int]:
     """Sizes in bytes of the buffers that tensors and variables on this process's CPUs hold, by address."""
-    found: dict[int, int] = {}
+    return {address: each.size_bytes for address, each in cpu_buffers().items()}
+
+
+def cpu_buffers() -> dict[int, Held]:
+    """What holds the buffers of this process's CPUs, by address."""
+    found: dict[int, Held] = {}
     for each in held():
         if each.kind not in ("tensor", "variable") or not _on_cpu(each.device):
             continue
@@ -96,7 +101,10 @@ def buffers() -> dict[int, int]:
         if value.dtype == tf.string:
             continue
         # Of a tensor on a CPU, NumPy shows the memory itself.
-        found[int(np.asarray(value).__array_interface__["data"][0])] = each.size_bytes
+        address = int(np.asarray(value).__array_interface__["data"][0])
+        # A tensor may show the memory of a variable.
+        if address not in found or each.kind == "variable":
+            found[address] = each
     return found
 
 

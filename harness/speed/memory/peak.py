@@ -8,7 +8,7 @@ share the memory of their process, so that they have one peak together.
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 
 from harness._tensorflow import parse_xspace
@@ -16,18 +16,11 @@ from harness.devices.device import Device, Devices
 from harness.lazy import tf
 from harness.plural import plural
 from harness.speed.memory.allocations import record_cpu_allocations
+from harness.speed.memory.changes import changes
 from harness.speed.memory.errors import MemoryUnknown
 from harness.speed.memory.held import buffers
 from harness.speed.memory.sizes import Size
 from harness.speed.timeline.xplane import Capture, capture_of
-from harness.tensorflow_version import (
-    ALLOCATION,
-    ALLOCATOR_NAME,
-    BUFFER_ADDRESS,
-    BUFFER_BYTES,
-    DEALLOCATION,
-    SUPPORTED,
-)
 
 #: Ops, functions and allocations; no lines of Python, and no GPUs.
 _HOST_LEVEL = 2
@@ -134,26 +127,10 @@ def peak_of(capture: Capture, before: Mapping[int, int]) -> int:
     """Return the peak in bytes from a profile; ``before`` are the sizes of the buffers that were there, by address."""
     alive = dict(before)
     now = peak = sum(alive.values())
-    for address, size in _changes(capture):
-        now -= alive.pop(address, 0)
-        if size is not None:
-            alive[address] = size
-            now += size
+    for change in changes(capture).get("cpu", ()):
+        now -= alive.pop(change.address, 0)
+        if change.asked_bytes is not None:
+            alive[change.address] = change.asked_bytes
+            now += change.asked_bytes
             peak = max(peak, now)
     return peak
-
-
-def _changes(capture: Capture) -> Iterable[tuple[int, int | None]]:
-    """Address and size of each buffer as it is allocated, in order; a size of ``None`` where it is freed."""
-    events = [
-        event
-        for lines in capture.planes.values()
-        for line in lines
-        for event in line.events
-        if event.name in (ALLOCATION, DEALLOCATION) and "cpu" in str(event.stats.get(ALLOCATOR_NAME, "")).lower()
-    ]
-    for event in sorted(events, key=lambda each: each.begin_ns):
-        if BUFFER_ADDRESS not in event.stats:
-            raise MemoryUnknown("the CPU", f"the profile names no buffers; use TensorFlow {SUPPORTED}")
-        size = int(event.stats[BUFFER_BYTES]) if event.name == ALLOCATION else None
-        yield int(event.stats[BUFFER_ADDRESS]), size

@@ -14,6 +14,7 @@ from harness._tensorflow import cluster_addresses
 from harness.errors import EvidenceError
 from harness.lazy import tf
 from harness.plural import plural
+from harness.speed.memory.allocations import record_cpu_allocations
 from harness.speed.synchronise import synchronise
 from harness.speed.timeline.host import CALL_MARK
 from harness.speed.timeline.xplane import Capture, read_xplane
@@ -92,20 +93,30 @@ def _options() -> Any:
 
 def _record(program: Callable[[], Any], calls: int, folder: Path, servers: Collection[str] = ()) -> Capture:
     """Record this process. ``servers`` are the names of the files that servers write to the same folder."""
-    tf.profiler.experimental.start(str(folder), options=_options())
+    record_cpu_allocations(on=True)
     try:
-        for index in range(calls):
-            with tf.profiler.experimental.Trace(CALL_MARK, step_num=index):
-                synchronise(program())
-        time.sleep(_LAST_EVENTS_S)
+        tf.profiler.experimental.start(str(folder), options=_options())
+        _run(program, calls)
     finally:
-        tf.profiler.experimental.stop()
+        record_cpu_allocations(on=False)
     made = [path for name, path in _files(folder) if name not in servers]
     if len(made) != 1:
         raise EvidenceError(
             f"TensorFlow's profiler wrote {plural(len(made), 'file')} for this process to {folder} instead of 1"
         )
     return read_xplane(made[0], LOCAL_TASK)
+
+
+def _run(program: Callable[[], Any], calls: int) -> None:
+    """Make the calls, and stop the profiler. What one call more has left in memory is then known to the others."""
+    try:
+        synchronise(program())
+        for index in range(calls):
+            with tf.profiler.experimental.Trace(CALL_MARK, step_num=index):
+                synchronise(program())
+        time.sleep(_LAST_EVENTS_S)
+    finally:
+        tf.profiler.experimental.stop()
 
 
 def _record_all(

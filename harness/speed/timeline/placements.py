@@ -14,7 +14,6 @@ from operator import or_
 from typing import TYPE_CHECKING, Any
 
 from harness.evidence.arithmetic import computes
-from harness.evidence.build import build
 
 if TYPE_CHECKING:
     from harness.evidence.op import Op
@@ -54,15 +53,14 @@ class Placements:
         return devices.pop() if len(devices) == 1 else None
 
 
-def placements_of(recording: Recording) -> Placements:
-    """Read the placements from a recording of one call."""
+def placements_of(recording: Recording, ops: Sequence[Op]) -> Placements:
+    """Read the placements from a recording of one call, and from the ops of its trace."""
     functions: dict[str, tuple[Part, ...]] = {}
     for step in recording.steps:
         if step.body is not None:
             functions[step.type] = (*functions.get(step.type, ()), *_parts(step.body))
     parts = tuple(part for graph in recording.graphs for part in _parts(graph))
     eager = tuple((step.type, step.device) for step in recording.steps if not step.aside)
-    ops = build(recording).ops
     return Placements(functions, parts, eager, _roles(ops), independent_share(ops))
 
 

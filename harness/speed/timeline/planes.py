@@ -40,7 +40,7 @@ from harness.tensorflow_version import (
     STREAM_LINE,
 )
 
-_OP = re.compile(r"^(?P<name>[\w.][\w./>\-]*):(?P<type>_?[A-Z]\w*)$")
+OP = re.compile(r"^(?P<name>[\w.][\w./>\-]*):(?P<type>_?[A-Z]\w*)$")
 #: A tensor that is copied: run of the function, name of the op that made it, device that receives it.
 _Tensor = tuple[object, str, str]
 _NUMBERS = re.compile(r"(_\d+)+$")
@@ -103,7 +103,7 @@ class HostPlane:
             if not line.name.startswith(PIPELINE_THREAD):
                 self._read(index, line, starts, dones)
         for line in self.capture.planes.get(HOST_PLANE, ()):
-            for event, outer in _nested(line.events):
+            for event, outer in nested(line.events):
                 if event.name == FUNCTION_RUN and (
                     line.name.startswith(PIPELINE_THREAD)
                     or any(each.name.startswith(CAPTURED_FUNCTION) for each in outer)
@@ -166,16 +166,16 @@ class HostPlane:
                 yield (part.step, event.name.rpartition(":")[0].rpartition("/")[0], target), event.begin_ns
 
     def _read(self, index: int, line: Line, starts: dict[Any, Any], dones: dict[Any, Event]) -> None:
-        for event, outer in _nested(line.events):
+        for event, outer in nested(line.events):
             name = event.name
             if name == ASYNC_START:
-                process = _innermost(outer, PROCESS_EVENT)
+                process = innermost(outer, PROCESS_EVENT)
                 if process is not None:
                     starts[event.stats.get("_p"), event.stats.get("step_id")] = (event, process.stats.get("_c"))
             elif name == ASYNC_DONE:
                 dones[event.stats.get("_c"), event.stats.get("step_id")] = event
             elif name == FUNCTION_RUN:
-                call = _innermost(outer, EAGER_CALL)
+                call = innermost(outer, EAGER_CALL)
                 if call is not None:
                     self.parts[event.stats.get("_p")].function = str(call.stats.get("eager_op"))
             elif name == EAGER_CALL:
@@ -183,19 +183,19 @@ class HostPlane:
                     self.eager[index].append((str(event.stats.get("eager_op")), event, None))
             elif name == EAGER_KERNEL:
                 self._kernel(index, event, outer)
-            elif (match := _OP.match(name)) and match["type"] not in NO_OPS:
-                process = _innermost(outer, PROCESS_EVENT)
+            elif (match := OP.match(name)) and match["type"] not in NO_OPS:
+                process = innermost(outer, PROCESS_EVENT)
                 if process is not None:
                     part = self.parts[process.stats.get("_c")]
                     part.step = process.stats.get("id")
                     (part.sends if match["type"] in SENDS else []).append(event)
                     part.ops.append((match["name"], match["type"], event))
                 elif match["name"] != SERVICE_EVENT:
-                    eager = _innermost(outer, EAGER_KERNEL) is not None
+                    eager = innermost(outer, EAGER_KERNEL) is not None
                     self.loose.append((match["name"], match["type"], event, eager))
 
     def _kernel(self, index: int, event: Event, outer: Sequence[Event]) -> None:
-        call = _innermost(outer, EAGER_CALL)
+        call = innermost(outer, EAGER_CALL)
         calls = self.eager[index]
         if call is not None and calls and calls[-1][1] is call and not call.stats.get("is_func"):
             calls[-1] = (calls[-1][0], call, event)
@@ -241,7 +241,7 @@ def _on_gpu(device: str | None) -> bool:
     return device is not None and "/device:CPU:" not in device and software_gpus() is None
 
 
-def _nested(events: Sequence[Event]) -> Iterator[tuple[Event, list[Event]]]:
+def nested(events: Sequence[Event]) -> Iterator[tuple[Event, list[Event]]]:
     """Yield each event with those around it on its thread, the outermost first."""
     outer: list[Event] = []
     for event in events:
@@ -251,7 +251,8 @@ def _nested(events: Sequence[Event]) -> Iterator[tuple[Event, list[Event]]]:
         outer.append(event)
 
 
-def _innermost(outer: Sequence[Event], name: str) -> Event | None:
+def innermost(outer: Sequence[Event], name: str) -> Event | None:
+    """Return the innermost of the events around another one that has this name."""
     return next((event for event in reversed(outer) if event.name == name), None)
 
 

@@ -18,6 +18,7 @@ from harness.runner.messages import Answer
 from harness.runner.target import Target
 from harness.runner.users_error import users_code
 from harness.runner.worker import Send
+from harness.speed.memory.picture import draw_memory
 from harness.speed.timeline.picture import draw_timeline
 from harness.speed.timeline.spans import KINDS, Span
 
@@ -25,6 +26,7 @@ from harness.speed.timeline.spans import KINDS, Span
 TENSORBOARD_FOLDER = "tensorboard"
 TRACE_FILE = "timeline.json"
 PICTURE_FILES = ("timeline.png", "timeline.svg")
+MEMORY_FILES = ("memory.png", "memory.svg")
 UNKNOWN_DEVICE = "UNKNOWN"
 
 
@@ -33,20 +35,30 @@ def run(send: Send, spec: str, file: Path, function: str, calls: int, folder: Pa
     """Profile calls of the function on the devices of ``spec``, and write the timeline to ``folder`` in three forms."""
     from harness.devices.fingerprint import fingerprint
     from harness.devices.runtime import configure
+    from harness.speed.memory.origins import Origins
     from harness.speed.timeline.profiling import profile_calls
 
     target = Target(file, function)
     devices = configure(spec)
     with users_code(target):
-        program, tensorboard = target.load(), folder / TENSORBOARD_FOLDER
+        origins = Origins()
+        with origins.noted():
+            program, tensorboard = target.load(), folder / TENSORBOARD_FOLDER
         profiled = profile_calls(
-            program, devices=devices, calls=calls, folder=tensorboard, target=str(target), spec=spec
+            program,
+            devices=devices,
+            calls=calls,
+            folder=tensorboard,
+            target=str(target),
+            spec=spec,
+            origins=origins,
         )
     profile = replace(profiled.profile, reason=devices.reason, fingerprint=fingerprint(devices))
     try:
         trace = chrome_trace(profiled.spans, profiled.calls, profile.devices)
         (folder / TRACE_FILE).write_text(json.dumps(trace), encoding="utf-8")
         draw_timeline(profile, profiled.spans, profiled.calls, [folder / name for name in PICTURE_FILES])
+        draw_memory(profile.target, profile.memory, [folder / name for name in MEMORY_FILES])
     except OSError as error:
         raise ReportError(folder, error.strerror or str(error)) from error
     send(Answer({"profile": profile}))

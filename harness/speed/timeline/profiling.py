@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
+from functools import cache, partial
 from pathlib import Path
 from statistics import median_low
 from typing import Any
@@ -11,9 +12,14 @@ from typing import Any
 from harness._tensorflow import cluster_addresses, count_reads, count_traces
 from harness.devices.device import Device
 from harness.devices.name import DeviceName
+from harness.evidence.build import build
 from harness.evidence.recorder import record
 from harness.lazy import tf
 from harness.plural import plural
+from harness.speed.memory.before import constants_in, held_before
+from harness.speed.memory.course import courses_of
+from harness.speed.memory.labels import Labels
+from harness.speed.memory.origins import Origins
 from harness.speed.synchronise import synchronise, warm_up
 from harness.speed.timeline.capture import LOCAL_TASK, Captured, capture_calls
 from harness.speed.timeline.causes import causes_of
@@ -36,12 +42,20 @@ class Profiled:
 
 
 def profile_calls(
-    program: Callable[[], Any], *, devices: Sequence[Device], calls: int, folder: Path, target: str = "", spec: str = ""
+    program: Callable[[], Any],
+    *,
+    devices: Sequence[Device],
+    calls: int,
+    folder: Path,
+    target: str = "",
+    spec: str = "",
+    origins: Origins | None = None,
 ) -> Profiled:
     """Warm ``program`` up, record where its ops run, and run it ``calls`` times under TensorFlow's profiler.
 
     ``devices`` are those that it should use. ``folder`` is for the profiler's own files, which TensorBoard opens;
-    ``target`` and ``spec`` are the names of the program and of the requested devices in the profile.
+    ``target`` and ``spec`` are the names of the program and of the requested devices in the profile, ``origins`` what
+    was noted while the program was loaded.
 
     Raises:
         EvidenceError: the program could not be recorded or profiled.
@@ -49,19 +63,26 @@ def profile_calls(
         Exception: what ``program`` raises, unchanged.
     """
     names = [device.name for device in devices]
-    with count_traces() as traces:
+    origins = origins or Origins()
+    with count_traces() as traces, origins.noted():
         warm_up(traces, program)
     with record() as recording:
         with count_reads() as reads:
             outputs = program()
         synchronise(outputs)
-    placements = placements_of(recording)
+    trace = build(recording)
+    placements = placements_of(recording, trace.ops)
+    del outputs
     with count_traces() as traces:
         warm_up(traces, program)  # recording has emptied TensorFlow's caches
     tasks = sorted({_task(device.parsed) for device in devices} - {LOCAL_TASK})
+    before = held_before(origins)
     captured = capture_calls(program, calls, folder, tasks)
     caller, made = caller_of(captured.local)
-    spans = spans_of(captured, names, placements, made)
+    constants = cache(partial(constants_in, recording.graphs, trace))
+    labels = Labels(trace, before.layers)
+    memory, unwatched = courses_of(captured.all, made, names, before, constants, labels, LOCAL_TASK)
+    spans = [span for span in spans_of(captured, names, placements, made) if span.end_ns > made[0][0]]
     one_clock, unknown = _clocks(names)
     sums = account(spans, made, names, placements.roles, one_clock=one_clock)
     if sums.unattributed_ops:
@@ -76,6 +97,8 @@ def profile_calls(
         calls=len(made),
         host=host_times(caller, made, sums.alone_ns, reads.times),
         unknown=tuple(unknown),
+        memory=memory,
+        memory_unknown=unwatched,
         independent_share=placements.independent_share,
         **{field.name: getattr(sums, field.name) for field in fields(sums) if field.name != "alone_ns"},
     )

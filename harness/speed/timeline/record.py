@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from harness.records import Fingerprint
+from harness.speed.memory.record import Course
 
 #: Version of the stored form of :class:`Profile`. A reader accepts this one and all earlier ones.
 PROFILE_SCHEMA_VERSION = 1
@@ -99,6 +100,10 @@ class Profile:
     #: Share of the pairs of products on different devices in which neither needs the other's result. ``None``: unknown.
     independent_share: float | None = None
     causes: tuple[Cause, ...] = ()
+    #: Memory over time of the requested devices of which it is known; empty in profiles of earlier versions.
+    memory: tuple[Course, ...] = ()
+    #: A sentence on the devices whose memory is unknown; empty if there are none.
+    memory_unknown: str = ""
     reason: str = ""
     fingerprint: Fingerprint | None = None
     schema_version: int = PROFILE_SCHEMA_VERSION
