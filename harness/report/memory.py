@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from harness.devices.name import DeviceName
 from harness.plural import plural
 from harness.report.printable import shortened
+from harness.report.quantities import number
 from harness.report.terminal import make_table, print_line
 from harness.speed.memory.record import Alive, Course
 from harness.speed.memory.sizes import size_text
@@ -35,8 +36,8 @@ def peak_lines(courses: Sequence[Course]) -> Iterator[str]:
     """Write the peak of each device in a line, and one on how it was measured."""
     for course in courses:
         yield (
-            f"memory of {_short(course)}: peak {size_text(course.peak_bytes)} at {course.peak_at_ns / 1e6:.3g} of "
-            f"{course.call_ns / 1e6:.3g} ms of call {course.call}, {course.share_with_line():.0%} with a line"
+            f"memory of {_short(course)}: peak {size_text(course.peak_bytes)} at {number(course.peak_at_ns / 1e6)} of "
+            f"{number(course.call_ns / 1e6)} ms of call {course.call}, {course.share_with_line():.0%} with a line"
         )
         yield "  " + ", ".join(f"{kind} {size / course.peak_bytes:.0%}" for kind, size in _shares(course))
     yield f"  {courses[0].source}{beyond(courses[0])}"

@@ -43,10 +43,11 @@ def held_before(origins: Origins) -> Before:
     optimizers: list[Any] = [each for each in objects if kinds[0] and isinstance(each, kinds[0])]
     layers: list[Any] = [each for each in objects if kinds[1] and isinstance(each, kinds[1])]
     del objects
-    layer_of = {_key(each): _layer(each) for layer in layers for each in layer.variables}
-    slots = {_key(each) for optimizer in optimizers for each in _variables(optimizer)}
+    layer_of = {key: _layer(each) for layer in layers for each in layer.variables for key in _keys(each)}
+    slots = {key for optimizer in optimizers for each in _variables(optimizer) for key in _keys(each)}
     for optimizer in optimizers:
-        layer_of |= {_key(slot): layer_of.get(_key(variable), "") for variable, slot in slots_of(optimizer)}
+        for variable, slot in slots_of(optimizer):
+            layer_of |= dict.fromkeys(_keys(slot), layer_of.get(_keys(variable)[0], ""))
     names = tuple(dict.fromkeys(str(each.name) for each in layers))
     del optimizers, layers
     found = held()
@@ -62,7 +63,7 @@ def held_before(origins: Origins) -> Before:
 
 @dataclass(frozen=True, slots=True)
 class _Describing:
-    """``slots`` are variables of optimizers, and ``layer_of`` the names of layers, by :func:`_key`."""
+    """``slots`` are variables of optimizers, and ``layer_of`` the names of layers, by the ``id`` of the variable."""
 
     origins: Origins
     slots: Collection[int]
@@ -70,7 +71,7 @@ class _Describing:
 
     def of(self, each: Held) -> Label:
         """Label what is held."""
-        line, key = self.origins.line_of(each.thing), _key(each.thing)
+        line, key = self.origins.line_of(each.thing), id(each.thing)
         kind: Kind = "inputs" if each.kind == "tensor" else "slots" if key in self.slots else "variables"
         return Label(kind, self.layer_of.get(key, ""), line, each.device)
 
@@ -120,10 +121,12 @@ def _variables(optimizer: Any) -> Sequence[Any]:
     return tuple(found() if callable(found) else found)
 
 
-def _key(variable: Any) -> int:
-    """A TensorFlow variable, by itself or in a Keras one."""
+def _keys(variable: Any) -> tuple[int, ...]:
+    """The ids of the TensorFlow variables that a variable of Keras or of a strategy consists of."""
     inner = getattr(variable, "_value", None)
-    return id(variable if inner is None or not hasattr(inner, "_handle") else inner)
+    inner = inner if inner is not None and hasattr(type(inner), "handle") else variable
+    parts = getattr(inner, "values", None)
+    return tuple(map(id, parts)) if isinstance(parts, tuple) and parts else (id(inner),)
 
 
 def _layer(variable: Any) -> str:
