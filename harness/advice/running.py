@@ -86,8 +86,9 @@ def copied_by(step: Callable[[], object]) -> int | None:
         traced = trace(step)
     except EvidenceError:  # of functions that run in other processes
         return None
-    sizes = [each.size_bytes for each in (*traced.transfers, *traced.collectives)]
-    return None if None in sizes else sum(size for size in sizes if size is not None)
+    sizes = [each.size_bytes for each in traced.transfers] + [each.size_bytes for each in traced.collectives]
+    known = [size for size in sizes if size is not None]
+    return sum(known) if len(known) == len(sizes) else None
 
 
 def peaks_of(run: Callable[[], object], devices: Devices) -> tuple[DeviceMemory, ...]:

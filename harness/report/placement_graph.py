@@ -163,12 +163,12 @@ class _Maker:
         """Give each box a row below those that it reads, and no two of a device the same one."""
         order = {name: at for at, name in enumerate(self._in_order())}
         places: dict[int, list[int]] = defaultdict(list)
-        for name, box in self.box_of.items():
-            places[box].append(order.get(name, 0))
+        for name, number in self.box_of.items():
+            places[number].append(order.get(name, 0))
         # Variables stand above what first reads one.
         mean = {
-            box: float(min(each)) if self.made.boxes[box].role == "variable" else sum(each) / len(each)
-            for box, each in places.items()
+            number: float(min(each)) if self.made.boxes[number].role == "variable" else sum(each) / len(each)
+            for number, each in places.items()
         }
         before: dict[int, list[int]] = defaultdict(list)
         for flow in self.made.flows:

@@ -106,7 +106,7 @@ HIDDEN = (_equal_rows, _weights_of_zeros, _loss_of_zero, _adapter_that_starts_as
 def test_what_the_numbers_hide_is_found_and_the_right_twin_passes(
     make: Callable[[list[str]], Hidden], mode: str, devices: harness.Devices
 ) -> None:
-    case = make(devices.names[:2])
+    case = make(list(devices.names[:2]))
     options: dict[str, Any] = {"devices": devices[:2], "modes": [mode], **case.options}
     found = harness.verify(case.wrong, case.reference, case.inputs, **options)
     assert found.verdict is Verdict.FAIL, found
@@ -140,6 +140,7 @@ def test_copies_and_slices_of_weights_stay_what_they_are(devices: harness.Device
     )
     assert clean.findings == (), clean
     assert clean.verdict is Verdict.PASS, clean
+    assert clean.proof is not None
     assert not clean.proof.proved, "else there is no second look"
     assert (w.numpy() == start).all(), "variables have their values again"
     assert gate.numpy() == 0.0

@@ -71,13 +71,14 @@ def _paint_flow(axes: Axes, graph: PlacementGraph, flow: Flow, lanes: Mapping[De
     source, target = graph.boxes[flow.source], graph.boxes[flow.target]
     lane, other = lanes[source.device], lanes[target.device]
     crosses = lane != other
+    start: tuple[float, float]
+    end: tuple[float, float]
+    bent = "arc3,rad=0"
     if crosses:
         side = 1 if other > lane else -1
         start, end = (lane + side * _WIDTH / 2, source.row), (other - side * _WIDTH / 2, target.row)
-        bent = "arc3,rad=0"
     elif target.row == source.row + 1:
         start, end = (lane, source.row + _HEIGHT / 2), (lane, target.row - _HEIGHT / 2)
-        bent = "arc3,rad=0"
     else:  # past the boxes between them
         start, end = (lane - _WIDTH / 2, source.row), (lane - _WIDTH / 2, target.row)
         bent = f"arc3,rad={0.3 if target.row > source.row else -0.3}"
