@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import importlib
 import inspect
-import sys
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
@@ -359,38 +358,10 @@ def as_autograph(fn: Callable[..., Any]) -> Callable[..., Any]:
     return converted
 
 
-def is_tf_function(fn: Any) -> bool:
-    """Whether ``fn`` is what ``tf.function`` returns; the functions of a loaded SavedModel are of other classes."""
-    loaded = sys.modules.get("tensorflow")
-    return loaded is not None and type(fn) is type(loaded.function(len))
-
-
 def clone_of_tf_function(fn: Any, python_function: Callable[..., Any]) -> Any:
     """A ``tf.function`` with the options of ``fn`` that traces ``python_function``."""
     _check_attributes(type(fn), f"{type(fn).__module__}.{type(fn).__name__}", ("_clone",))
     return fn._clone(python_function)
-
-
-@contextmanager
-def functions_inlined() -> Iterator[None]:
-    """In the body, the ops of a ``tf.function`` that a graph calls become ops of that graph; nothing of it is kept."""
-    import tensorflow as tf
-
-    kind = type(tf.function(len))
-    before = kind.__call__
-
-    def call(function: Any, *args: Any, **kwargs: Any) -> Any:
-        if tf.executing_eagerly():
-            return before(function, *args, **kwargs)
-        _check_attributes(function, "tf.function", ("_autograph", "python_function"))
-        body = function.python_function
-        return (as_autograph(body) if function._autograph else body)(*args, **kwargs)
-
-    kind.__call__ = call
-    try:
-        yield
-    finally:
-        kind.__call__ = before
 
 
 @contextmanager

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from importlib import import_module
 from typing import Any
 
@@ -14,3 +15,9 @@ class _TensorFlow:
 
 
 tf: Any = _TensorFlow()
+
+
+def is_tf_function(fn: Any) -> bool:
+    """Whether ``fn`` is what ``tf.function`` returns; the functions of a loaded SavedModel are of other classes."""
+    loaded = sys.modules.get("tensorflow")
+    return loaded is not None and type(fn) is type(loaded.function(len))

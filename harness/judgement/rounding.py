@@ -9,11 +9,12 @@ too. So half precision moves what is computed from its results, and nothing else
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any
 
-from harness._tensorflow import functions_inlined, interface, op_callback
+from harness._tensorflow import as_autograph, interface, op_callback
 from harness.evidence.arithmetic import MOVEMENT
 from harness.judgement.runs import Program
 from harness.judgement.tolerance import epsilon_of_name
@@ -119,6 +120,25 @@ def _absolute(kind: str, inputs: Any, output: Any) -> Any:
     return op.graph.create_op(kind, values, [each.dtype for each in op.outputs], attrs=attributes).outputs[0]
 
 
+@contextmanager
+def _functions_inlined() -> Iterator[None]:
+    """In the body, the ops of a ``tf.function`` that a graph calls become ops of that graph; nothing of it is kept."""
+    kind = type(tf.function(len))
+    before = kind.__call__
+
+    def call(function: Any, *args: Any, **kwargs: Any) -> Any:
+        if tf.executing_eagerly():
+            return before(function, *args, **kwargs)
+        body = function.python_function
+        return (as_autograph(body) if getattr(function, "_autograph", True) else body)(*args, **kwargs)
+
+    kind.__call__ = call
+    try:
+        yield
+    finally:
+        kind.__call__ = before
+
+
 def rounded(program: Program) -> Callable[[int, int], Any]:
     """``program`` as a function of a seed and of the size of the errors, in units in the last place.
 
@@ -134,7 +154,7 @@ def rounded(program: Program) -> Callable[[int, int], Any]:
     control = tf.constant([0, 1], tf.int32)
     own = replace(program, fn=noisy, inputs={**program.inputs, _NOISE: control}, _graphs={})
     runner, arguments = own.runner("graph"), own.arguments("graph")
-    with op_callback(noise.on_op), functions_inlined():
+    with op_callback(noise.on_op), _functions_inlined():
         runner(*arguments)  # traces it
 
     def run(seed: int, size: int) -> Any:

@@ -13,8 +13,9 @@ from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from typing import Any, TypeVar, overload
 
-from harness._tensorflow import as_autograph, clone_of_tf_function, is_tf_function
+from harness._tensorflow import as_autograph, clone_of_tf_function
 from harness.errors import UsageError
+from harness.lazy import is_tf_function
 from harness.parallel.recording import Pinned, enter, in_context, leave, sweep, thread
 from harness.parallel.wrappers import install, release, stay_installed
 from harness.plural import plural

@@ -16,10 +16,10 @@ from dataclasses import dataclass, replace
 from types import FunctionType, ModuleType
 from typing import Any
 
-from harness._tensorflow import as_autograph, interface, is_tf_function, op_callback
+from harness._tensorflow import as_autograph, interface, op_callback
 from harness.devices.name import DeviceName
 from harness.errors import InvalidDeviceName, InvalidTarget
-from harness.lazy import tf
+from harness.lazy import is_tf_function, tf
 from harness.runner.target import Target
 
 _DECORATOR = "__harness_step__"
