@@ -91,8 +91,12 @@ def report_page(record: RunRecord, scale: ScaleRecord | str | None = None) -> st
     if is_of_machine(record):
         wanted = set(_SECTIONS) - ({"copies", "rates", "sensors"} if shared else set())
     programs = programs_of(record)
-    # Where all is well, one example is enough to look at.
-    opened = [result.check for result in by_severity(record.results) if result.verdict is not Verdict.PASS]
+    # Where all of these are well, one example is enough to look at.
+    opened = [
+        result.check
+        for result in by_severity(record.results)
+        if result.verdict is not Verdict.PASS and result.check in programs
+    ]
     return render(
         "report.html.j2",
         record=record,
