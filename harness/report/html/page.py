@@ -99,8 +99,12 @@ def report_page(record: RunRecord, scale: ScaleRecord | str | None = None, profi
         wanted = set(_SECTIONS) - ({"copies", "rates", "sensors"} if shared else set())
         wanted -= set() if measured["memory"] else {"memory"}
     programs = programs_of(record)
-    # Where all is well, one example is enough to look at.
-    opened = [result.check for result in by_severity(record.results) if result.verdict is not Verdict.PASS]
+    # Where all of these are well, one example is enough to look at.
+    opened = [
+        result.check
+        for result in by_severity(record.results)
+        if result.verdict is not Verdict.PASS and result.check in programs
+    ]
     return render(
         "report.html.j2",
         record=record,
