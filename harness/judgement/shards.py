@@ -144,7 +144,7 @@ class Shards:
         if not self.worked:
             return
         labels, homes = self._labels, self.homes
-        away: dict[tuple[int, DeviceName, bool, str], list[Op]] = defaultdict(list)
+        strays: list[tuple[Op, int, DeviceName, bool]] = []
         worked = {op.name for op in self.worked}
         entered = self._after(lambda op: op.name in worked and self.place(op) in homes.get(self.part(op), ()))
         for step in self._steps.values():
@@ -166,7 +166,11 @@ class Shards:
                 hosts_own = device not in self.devices or not on_device(op)
                 on_host = op.requested is not None and device == self.host and hosts_own
                 free = unscoped or (on_host and op.type not in LOOKUPS)
-                away[part, device, free, cause_of(op, own)].append(op)
+                strays.append((op, part, device, free))
+        scoped = {(part, device) for op, part, device, _ in strays if op.requested and op.type not in LOOKUPS}
+        away: dict[tuple[int, DeviceName, bool, str], list[Op]] = defaultdict(list)
+        for op, part, device, free in strays:
+            away[part, device, free, cause_of(op, homes[part], others=(part, device) in scoped)].append(op)
         for (part, _, free, cause), ops in away.items():
             share = sum(map(self._weight, ops)) / sum(map(self._weight, self._worked_with(part)))
             # What stands before a scope may prepare the rows; what works with weights is a model.

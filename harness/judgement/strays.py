@@ -74,10 +74,14 @@ def lines(trace: Trace, ops: Iterable[Op]) -> str | None:
     return listed(made[:_SHOWN]) + (f", called at {listed(called[:_SHOWN])}" if called else "")
 
 
-def cause_of(op: Op, own: Set[DeviceName]) -> str:
-    """What is wrong with work on a shard that is away from the shard's own devices."""
+def cause_of(op: Op, own: Set[DeviceName], *, others: bool = False) -> str:
+    """What is wrong with work on a shard that is away from the shard's own devices.
+
+    ``others``: so is other work on the shard, in the same place, as a scope says.
+    """
     if op.requested is None:
         return "work on a shard ran outside of the shard's device scope"
-    if op.type in LOOKUPS and any(device.matches(op.requested) for device in own):
+    # Some lookups open the scope of their table, whatever scope they are in.
+    if op.type in LOOKUPS and (not others or any(device.matches(op.requested) for device in own)):
         return _LOOKUP
     return "work on a shard ran in a device scope that is not the shard's"

@@ -194,9 +194,10 @@ def test_a_refutation_stands_first_where_no_known_cause_gives_the_numbers(device
         "Output: shards have the weights 1/4, 1/8 and 1/24 (tests/proof/test_proof.py:"
     )
     assert "output: refuted: shards have" in "\n".join(verification.lines(everything=True))
-    # On these rows both compute the same, so that no number confirms it.
+    # On these rows both compute the same, and on others they do not.
     same_rows = verify(weighted, loss, {"x": tf.ones([8, 5])}, **options)
-    assert same_rows.verdict is not Verdict.FAIL
+    assert same_rows.verdict is Verdict.FAIL
+    assert same_rows.reason.startswith("With these numbers the results agree; with others they do not: "), same_rows
 
 
 def test_what_is_assumed_is_said_and_nothing_else_is_assumed() -> None:

@@ -75,6 +75,8 @@ HYPOTHESES: tuple[tuple[str, Hypothesis], ...] = (
     ("an op that differs from the reference's", divergence.first_difference),
 )
 
+#: Hypotheses that accuse TensorFlow or a device, and not the program.
+OF_THE_PLATFORM: tuple[Hypothesis, ...] = (settings.in_a_graph, settings.on_a_device)
 #: Hypotheses that edit the reference and compare results, and do not look at the ops of the program under test.
 BY_RESULTS: tuple[Hypothesis, ...] = (
     updates.repeated,

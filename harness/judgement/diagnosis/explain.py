@@ -9,7 +9,7 @@ from types import MappingProxyType
 
 import numpy as np
 
-from harness.judgement.diagnosis.diagnose import diagnose
+from harness.judgement.diagnosis.diagnose import OF_THE_PLATFORM, diagnose
 from harness.judgement.diagnosis.divergence import located
 from harness.judgement.diagnosis.place import place_of_function
 from harness.judgement.diagnosis.question import Cause, Question
@@ -62,7 +62,8 @@ def explain(
                 elif rounded(question):
                     cause = Cause(_ROUNDED, place_of_function(question.parallel.fn), severity=Verdict.WARN)
                 elif left := proved(question):
-                    cause = located(question, Cause(left, place_of_function(question.parallel.fn)))
+                    cause = diagnose(question, OF_THE_PLATFORM) or Cause(left, place_of_function(question.parallel.fn))
+                    cause = located(question, cause)
                 else:
                     cause = diagnose(question)
                     cause = cause and located(question, cause)
