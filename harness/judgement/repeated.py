@@ -8,7 +8,7 @@ is cut behind the layers, or what they made is added up, as where no batch was c
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 
 from harness.devices.device import Devices
 from harness.devices.name import DeviceName
@@ -17,14 +17,20 @@ from harness.evidence.op import Op
 from harness.evidence.trace import Trace
 from harness.judgement.accounting import is_product
 from harness.judgement.diagnosis.wording import listed
+from harness.judgement.provenance import ROW_OPERANDS, VIEWS
 from harness.judgement.strays import first_of, lines, stray
 from harness.judgement.wiring import Wiring, reached, sources_of
 from harness.proof.computed import Computed
+from harness.proof.rules.table import FAMILIES
 from harness.records import Finding
 
 #: The share of the forward products that are computed again on another device, from which on it is a finding.
 _MUCH = 1 / 3
 _CUTS = SPLITS | {"Slice", "StridedSlice"}
+#: Ops that keep rows apart.
+_BY_ROWS = (VIEWS - {"Transpose"}).union(
+    FAMILIES["elementwise"], ("AvgPool", "BiasAdd", "Conv2D", "LogSoftmax", "MaxPool", "Softmax")
+)
 _SUMS = ("Add", "AddN", "AddV2")
 _KEPT = "each device computes layers for all rows and keeps a part of them; cut the batch before the layers"
 _ALL = "devices compute the same numbers for the same rows; give each device its own part of the batch"
@@ -100,7 +106,7 @@ def _parts(op: Op, wiring: Wiring, trace: Trace, computed: Computed) -> set[int]
                 continue
             seen.add(reader.name)
             left = _rows(trace, reader)
-            if left == rows:
+            if left == rows and _keeps_rows(reader, seen):
                 waiting.append(reader)
             elif reader.type in _CUTS and left is not None and left < rows:
                 read = {
@@ -111,6 +117,13 @@ def _parts(op: Op, wiring: Wiring, trace: Trace, computed: Computed) -> set[int]
             else:
                 return set()
     return parts
+
+
+def _keeps_rows(reader: Op, of: Set[str]) -> bool:
+    """Whether each row of an op's result is made of that row alone of what it reads of these ops."""
+    if reader.type in ROW_OPERANDS:
+        return all(at == ROW_OPERANDS[reader.type] for at, (name, _) in enumerate(sources_of(reader)) if name in of)
+    return reader.type in _BY_ROWS
 
 
 def _rows(trace: Trace, op: Op) -> int | None:

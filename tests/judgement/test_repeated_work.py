@@ -94,6 +94,12 @@ FOUND: dict[str, Case] = {
         _join,
         Net.layers,
     ),
+    "it is cut behind a sum of two layers": (
+        lambda n, i, x: _of(n, i, tf.matmul(x, n.w) + 0.5 * tf.matmul(tf.tanh(x), n.w)),
+        lambda n, i, x: tf.matmul(_of(n, i, x), n.w) + 0.5 * tf.matmul(tf.tanh(_of(n, i, x)), n.w),
+        _join,
+        lambda n, x: tf.matmul(x, n.w) + 0.5 * tf.matmul(tf.tanh(x), n.w),
+    ),
     "it is cut behind the first layer": (
         lambda n, i, x: _of(n, i, tf.matmul(x, n.w)) @ n.v,
         lambda n, i, x: tf.matmul(_of(n, i, x), n.w) @ n.v,
@@ -136,6 +142,11 @@ WANTED: dict[str, tuple[Callable[..., Any], Callable[[list[Any]], Any], Callable
         lambda n, i, x: tf.gather(x @ n.w, (np.arange(*n.parts[i]) + 3) % _ROWS) @ n.v,
         _join,
         lambda n, x: tf.gather(x @ n.w, (np.arange(_ROWS) + 3) % _ROWS) @ n.v,
+    ),
+    "running sums over all rows": (
+        lambda n, i, x: _of(n, i, tf.cumsum(tf.nn.relu(x @ n.w))),
+        _join,
+        lambda n, x: tf.cumsum(tf.nn.relu(x @ n.w)),
     ),
     "draws of one model": (
         lambda n, i, x: tf.nn.experimental.stateless_dropout(x @ n.w, 0.5, seed=[i, 0]) @ n.v,
