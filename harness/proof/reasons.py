@@ -14,6 +14,7 @@ from harness.proof.terms import Atom, Poly
 
 #: Weights of more characters than this are counted, and not written out.
 _LONG = 12
+#: Operations whose work is that of the operations inside.
 _CALLS = ("PartitionedCall", "StatefulPartitionedCall")
 
 

@@ -23,7 +23,7 @@ def _numbers(seed: int, *shape: int) -> Any:
 
 @dataclass
 class Hidden:
-    """A wrong program, the right one, the reference, the inputs that hide the difference, and what is said of it."""
+    """A wrong program and its right twin, the reference, inputs that hide the difference, and words of its finding."""
 
     wrong: Program
     right: Program

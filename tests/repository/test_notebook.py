@@ -1,4 +1,4 @@
-"""The notebook of docs/ runs, and shows what it is said to show."""
+"""The notebook in docs/ runs, and its outputs are those that are saved in it."""
 
 from __future__ import annotations
 

@@ -83,7 +83,7 @@ _OF_PROGRAMS = ("findings", "programs", "exercised", "environment", "replay")
 def report_page(record: RunRecord, scale: ScaleRecord | str | None = None, profile: Profile | str | None = None) -> str:
     """Write ``record`` as one self-contained HTML file.
 
-    ``scale`` and ``profile`` are the curve and the profile beside it, or why they cannot be read.
+    ``scale`` is the scaling curve in its folder, and ``profile`` the profile there; a text says why one cannot be read.
     """
     shared = bool(record.cards) and all(card.shares_threads for card in record.cards)
     measured = {
