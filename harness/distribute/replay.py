@@ -21,7 +21,7 @@ from harness.distribute.loops import CustomLoop, share_of_loss
 from harness.distribute.session import optimizer_slots
 from harness.distribute.single_device import Experiment, make_session
 from harness.distribute.training import Data, row_digests
-from harness.judgement.diagnosis.diagnose import BY_RESULTS, diagnose
+from harness.judgement.diagnosis.diagnose import diagnose
 from harness.judgement.diagnosis.observed import Piece
 from harness.judgement.diagnosis.place import place_of_function
 from harness.judgement.diagnosis.question import Leaf, Question
@@ -56,7 +56,7 @@ class Replay:
         if case.found.loop != CustomLoop.loop or case.found.replicas < 2:
             return
         question = self._question(case)
-        cause = diagnose(question, BY_RESULTS) if question.wrong else None
+        cause = diagnose(question, lambda rule: rule.by == "results") if question.wrong else None
         if cause is None:
             return
         place = cause.place or place_of_function(question.reference.fn)

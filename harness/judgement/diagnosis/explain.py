@@ -9,12 +9,12 @@ from types import MappingProxyType
 
 import numpy as np
 
-from harness.judgement.diagnosis.diagnose import OF_THE_PLATFORM, diagnose
+from harness.judgement.diagnosis.diagnose import diagnose
 from harness.judgement.diagnosis.divergence import located
+from harness.judgement.diagnosis.leaves import place_of
+from harness.judgement.diagnosis.observed import draws
 from harness.judgement.diagnosis.place import place_of_function
 from harness.judgement.diagnosis.question import Cause, Question
-from harness.judgement.diagnosis.randomness import draws
-from harness.judgement.diagnosis.scales import place_of
 from harness.judgement.diagnosis.wording import first_upper, listed
 from harness.judgement.verification import PLACE_KINDS, describe
 from harness.records import Finding, Verdict
@@ -62,7 +62,9 @@ def explain(
                 elif rounded(question):
                     cause = Cause(_ROUNDED, place_of_function(question.parallel.fn), severity=Verdict.WARN)
                 elif left := proved(question):
-                    cause = diagnose(question, OF_THE_PLATFORM) or Cause(left, place_of_function(question.parallel.fn))
+                    cause = diagnose(question, lambda rule: rule.by == "platform") or Cause(
+                        left, place_of_function(question.parallel.fn)
+                    )
                     cause = located(question, cause)
                 else:
                     cause = diagnose(question)

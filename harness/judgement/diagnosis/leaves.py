@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from harness.judgement.diagnosis.question import Array, Leaf
+from harness.judgement.diagnosis.question import Array, Leaf, Question
 from harness.judgement.diagnosis.wording import listed
 from harness.judgement.runs import Result
 from harness.judgement.tolerance import epsilon_of
@@ -64,3 +64,24 @@ def factor_of(have: Array, want: Array) -> float | None:
     """The factor that brings ``want`` nearest to ``have``; both are in float64. ``None`` if ``want`` is all zeros."""
     square = float(np.sum(want * want))
     return float(np.sum(have * want)) / square if square else None
+
+
+def place_of(question: Question, leaf: Leaf) -> str | None:
+    """Where the program under test makes a result, or writes to a variable."""
+    seen = question.seen
+    if leaf.part == "outputs" and leaf.index < len(seen.output_places):
+        return seen.output_places[leaf.index]
+    if leaf.part == "state":
+        return seen.write_places.get(handle_of(question.watched[leaf.index]))
+    return None
+
+
+def written(question: Question, leaf: Leaf) -> int:
+    """How often the program under test writes to a variable in one call."""
+    return question.seen.writes[handle_of(question.watched[leaf.index])]
+
+
+def outputs_alone(question: Question) -> list[Leaf]:
+    """The differing outputs, if nothing else differs but gradients, which follow."""
+    wrong = [leaf for leaf in question.wrong if leaf.part == "outputs" and leaf.found is not None]
+    return wrong if len(wrong) == sum(leaf.part != "gradients" for leaf in question.wrong) else []

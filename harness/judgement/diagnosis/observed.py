@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from harness._tensorflow import op_callback
 from harness.evidence.places import place_of_call
 from harness.judgement.diagnosis.place import layer_of_call
+from harness.judgement.diagnosis.wording import listed
 from harness.judgement.tolerance import epsilon_of_name
 from harness.lazy import tf
 
@@ -195,3 +196,12 @@ def _array(leaf: Any) -> NDArray[Any] | None:
         return None
     array = leaf.numpy()
     return array if isinstance(array, np.ndarray) and array.dtype != object else None
+
+
+def draws(seen: Observed) -> str:
+    """The random ops that ran, with their layers and places; empty where none did."""
+    texts = [
+        f"{op}{f' in layer {layer}' if layer else ''}{f' ({place})' if place else ''}"
+        for op, layer, place in list(seen.random)[:3]
+    ]
+    return listed(texts) if texts else ""

@@ -93,7 +93,7 @@ class Cause:
     ``evidence`` are lines to be read before those of the results that differ. ``at_join``: what the shards compute is
     right, and what is made of it is not. ``rows``: of the batch, where it is about these alone. ``final``: the first op
     that differs says nothing more. ``only_where``: it says where results begin to differ, and not why.
-    ``severity``: of the finding.
+    ``severity``: of the finding. ``rule``: the code of the rule that claims it.
     """
 
     sentence: str
@@ -105,6 +105,7 @@ class Cause:
     final: bool = False
     only_where: bool = False
     severity: Verdict = Verdict.FAIL
+    rule: str = ""
 
     def __str__(self) -> str:
         return f"{self.sentence} ({self.place})" if self.place else self.sentence
@@ -143,6 +144,11 @@ class Question:
     def wrong(self) -> list[Leaf]:
         """The results that differ."""
         return [leaf for leaf in self.leaves if leaf.wrong]
+
+    @property
+    def wrong_states(self) -> list[Leaf]:
+        """The variables that differ."""
+        return [leaf for leaf in self.wrong if leaf.part == "state"]
 
     @property
     def refused(self) -> str:

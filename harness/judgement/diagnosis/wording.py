@@ -86,3 +86,8 @@ def attribute_text(name: str, value: object) -> str:
     if isinstance(value, int) and not isinstance(value, bool) and (name in ("T", "SrcT", "DstT") or "type" in name):
         return str(tf.dtypes.as_dtype(value).name)
     return value.decode(errors="replace") if isinstance(value, bytes) else str(value)
+
+
+def dropped_text(rows: Sequence[int], count: int) -> str:
+    """``Rows 4 to 7 of 8 were dropped``."""
+    return f"{rows_text(rows)} of {count} {'was' if len(rows) == 1 else 'were'} dropped"

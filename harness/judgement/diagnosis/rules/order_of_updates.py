@@ -1,4 +1,4 @@
-"""Variables that are updated with values from before, or after, another update, as averages and stale gradients are."""
+"""The variables are those of the reference's updates in another order."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from typing import Any
 
 import numpy as np
 
-from harness.judgement.diagnosis.leaves import explains, handle_of, variables_text
+from harness.judgement.diagnosis.leaves import explains, handle_of, place_of, variables_text
 from harness.judgement.diagnosis.question import Cause, Leaf, Question
-from harness.judgement.diagnosis.scales import place_of
+from harness.judgement.diagnosis.rule import Rule
 from harness.judgement.diagnosis.writing import applying, writes
 from harness.judgement.runs import Result
 
@@ -18,8 +18,7 @@ from harness.judgement.runs import Result
 _MOST = 8
 
 
-def of_updates(question: Question) -> Iterator[Cause]:
-    """The variables are those of the reference's updates in another order."""
+def _claims(question: Question) -> Iterator[Cause]:
     states = [leaf for leaf in question.wrong if leaf.part == "state"]
     if not states:
         return
@@ -108,3 +107,6 @@ def _postponed(question: Question, optimizers: bool) -> tuple[Result | None, int
 
     result = question.run(program, gradients=False)
     return result, len(pending) if optimizers else max(question.seen_reference.writes.values())
+
+
+RULE = Rule("C211", "order-of-updates", "updates in another order", _claims)

@@ -1,4 +1,4 @@
-"""Random numbers that are drawn for each shard, where the reference draws them once for the batch."""
+"""The differences are those of random numbers drawn shard by shard, or without a seed."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ import numpy as np
 from harness.judgement.diagnosis.joins import PerShard
 from harness.judgement.diagnosis.layout import partitions
 from harness.judgement.diagnosis.leaves import explains
-from harness.judgement.diagnosis.observed import Observed, draws_numbers
+from harness.judgement.diagnosis.observed import draws, draws_numbers
 from harness.judgement.diagnosis.question import Array, Cause, Question
-from harness.judgement.diagnosis.wording import listed
+from harness.judgement.diagnosis.rule import Rule
 from harness.judgement.runs import Result, as_result
 
 _PER_SHARD = "random numbers are drawn once per shard instead of once for the batch"
@@ -20,17 +20,7 @@ _OWN = "each shard draws its own"
 _ONCE = "draw the random numbers once for the whole batch, and split them"
 
 
-def draws(seen: Observed) -> str:
-    """The random ops that ran, with their layers and places; empty where none did."""
-    texts = [
-        f"{op}{f' in layer {layer}' if layer else ''}{f' ({place})' if place else ''}"
-        for op, layer, place in list(seen.random)[:3]
-    ]
-    return listed(texts) if texts else ""
-
-
-def drawn_per_shard(question: Question) -> Iterator[Cause]:
-    """The differences are those of random numbers drawn shard by shard, or without a seed."""
+def _claims(question: Question) -> Iterator[Cause]:
     if not question.seen.random:
         return
     place = next((place for _, _, place in question.seen.random if place), None)
@@ -88,3 +78,6 @@ def _with_numbers(question: Question, numbers: Sequence[Array]) -> Result | None
 
     raw = question.in_graph(question.reference.fn, on_op, loops=True)
     return None if raw is None or waiting else as_result(raw, question.watched)
+
+
+RULE = Rule("C601", "random-numbers", "random numbers", _claims)

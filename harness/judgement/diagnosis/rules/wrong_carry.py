@@ -1,4 +1,4 @@
-"""A scan over rows, such as a running sum, that is done in shards, whose carry into a shard is a wrong one."""
+"""Rows of shards are those of a scan of the reference but for the carry, which is another one that is known."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ import numpy as np
 from harness.judgement.diagnosis.origins import place_of_step
 from harness.judgement.diagnosis.question import Array, Cause, Question
 from harness.judgement.diagnosis.recorded import Step, close, named, slack
+from harness.judgement.diagnosis.rule import Rule
 from harness.judgement.diagnosis.search import Search, searched
 from harness.judgement.diagnosis.wording import rows_text
 from harness.judgement.values import wide
@@ -32,8 +33,7 @@ class _Law:
 _LAWS = (_Law(np.add, np.subtract, 0.0), _Law(np.multiply, np.divide, 1.0))
 
 
-def wrong_carry(question: Question) -> Iterator[Cause]:
-    """Rows of shards are those of a scan of the reference but for the carry, which is another one that is known."""
+def _claims(question: Question) -> Iterator[Cause]:
     if question.only_gradients:
         return
     search = searched(question)
@@ -160,3 +160,6 @@ def _causes(search: Search, whole: Step, scan: _Scan) -> Iterator[Cause]:
             place_of_step(step, search.shared),
             "pass on to each shard the carry of all shards before it, once",
         )
+
+
+RULE = Rule("C414", "wrong-carry", "a wrong carry of a scan", _claims)

@@ -1,8 +1,8 @@
-"""What an optimizer is given: each shard's gradients in turn, or joined in the wrong way."""
+"""The optimizer gets each shard's gradients in turn, or joins them in the wrong way."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -10,26 +10,23 @@ import numpy as np
 
 from harness.judgement.diagnosis.joins import WITHOUT, Join, PerShard, alone, shard_leaves
 from harness.judgement.diagnosis.layout import Layout, partitions
-from harness.judgement.diagnosis.leaves import explains
-from harness.judgement.diagnosis.question import Cause, Leaf, Question
-from harness.judgement.diagnosis.scales import place_of
+from harness.judgement.diagnosis.leaves import explains, place_of
+from harness.judgement.diagnosis.question import Cause, Question
+from harness.judgement.diagnosis.rule import Rule
 from harness.judgement.diagnosis.terms import once_per_shard
-from harness.judgement.diagnosis.writing import applying
-from harness.judgement.runs import Program, Result
+from harness.judgement.diagnosis.writing import AVERAGED, Applied, applied_by, scaled
+from harness.judgement.runs import Result
 
-#: What to do where each shard's gradients are applied.
-AVERAGED = "average the shards' gradients first, and apply them once"
 _DENSE = (
     "the optimizer gets dense gradients; the reference's optimizer gets IndexedSlices with the same sums, and applies "
     "rows with the same index one by one"
 )
 _ALIKE = "make both programs pass dense gradients to the optimizer, or both IndexedSlices"
-#: An optimizer, and the gradients and variables that it is given.
-_Applied = tuple[Any, list[Any], Any]
 
 
-def by_each_shard(question: Question, states: list[Leaf]) -> Iterator[Cause]:
-    """The optimizer gets each shard's gradients in turn, or joins them in the wrong way."""
+def _claims(question: Question) -> Iterator[Cause]:
+    if not (states := question.wrong_states):
+        return
     import tensorflow as tf
 
     for layout in partitions(question):
@@ -91,7 +88,7 @@ def _averaged(question: Question, layout: Layout) -> str:
     return "each shard's gradients are clipped or changed in another nonlinear way before they are averaged"
 
 
-def _added_up(question: Question, layout: Layout, gathered: Sequence[_Applied], total: Sequence[Any]) -> str:
+def _added_up(question: Question, layout: Layout, gathered: Sequence[Applied], total: Sequence[Any]) -> str:
     """Why the sum ``total`` of the shards' gradients is not the gradient for the batch."""
     sizes, count = layout.sizes, len(layout.sizes)
     own = applied_by(question)
@@ -122,21 +119,7 @@ def _differences(some: Sequence[Any], others: Sequence[Any]) -> list[Any]:
     return [tf.convert_to_tensor(a) - tf.convert_to_tensor(b) for a, b in zip(some, others, strict=True)]
 
 
-def applied_by(
-    question: Question, program: Program | None = None, inputs: Mapping[str, Any] | None = None
-) -> list[_Applied]:
-    """What the reference, or a program, gives its optimizers for the batch or other inputs. None of it is applied."""
-    calls: list[_Applied] = []
-
-    def gather(_: Callable[..., Any], optimizer: Any, grads: Any, variables: Any = None) -> None:
-        calls.append((optimizer, list(grads), variables))
-
-    with applying(gather):
-        result = question.run(program.fn if program else None, inputs, gradients=False)
-        return calls if result is not None else []
-
-
-def _gathered(question: Question, layout: Layout) -> list[_Applied]:
+def _gathered(question: Question, layout: Layout) -> list[Applied]:
     """What the reference would give its optimizer for each shard; empty where it uses none, or more than one step."""
     leaves = question.reference.leaves()
     calls = []
@@ -155,7 +138,7 @@ def _equal(one: Sequence[Any], other: Sequence[Any]) -> bool:
     return all(np.allclose(a, b, rtol=1e-4, atol=1e-5 * float(np.max(np.abs(b), initial=0.0))) for a, b in pairs)
 
 
-def _joined(gathered: Sequence[_Applied], join: Join, sizes: Sequence[int]) -> _Applied | None:
+def _joined(gathered: Sequence[Applied], join: Join, sizes: Sequence[int]) -> Applied | None:
     import tensorflow as tf
 
     optimizer, _, variables = gathered[0]
@@ -168,7 +151,7 @@ def _joined(gathered: Sequence[_Applied], join: Join, sizes: Sequence[int]) -> _
     return optimizer, grads, variables
 
 
-def _applied(question: Question, calls: Sequence[_Applied]) -> Result | None:
+def _applied(question: Question, calls: Sequence[Applied]) -> Result | None:
     """The state after the optimizer got these gradients in turn."""
 
     def run(**_: Any) -> Any:
@@ -185,13 +168,6 @@ def _outputs_follow(question: Question, layout: Layout) -> bool:
     return not outputs or (shards is not None and all(map(shards.join_that_gives, outputs)))
 
 
-def scaled(grads: Sequence[Any], factor: float) -> list[Any]:
-    """Gradients times a factor."""
-    import tensorflow as tf
-
-    def times(grad: Any) -> Any:
-        if isinstance(grad, tf.IndexedSlices):
-            return tf.IndexedSlices(times(grad.values), grad.indices, grad.dense_shape)
-        return grad * tf.cast(factor, grad.dtype)
-
-    return list(grads) if factor == 1 else [None if grad is None else times(grad) for grad in grads]
+RULE = Rule(
+    "C203", "applied-by-each-shard", "updates made too often, too rarely or by each shard", _claims, by="results"
+)

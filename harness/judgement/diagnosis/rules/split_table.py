@@ -1,4 +1,4 @@
-"""Ids that are looked up in a split table by a rule other than the one that it was split by."""
+"""The results are the reference's for other ids: each id is looked up as another one, always the same."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ import numpy as np
 from harness.judgement.diagnosis.leaves import explains
 from harness.judgement.diagnosis.question import Array, Cause, Leaf, Question
 from harness.judgement.diagnosis.recorded import close
+from harness.judgement.diagnosis.rule import Rule
 from harness.judgement.diagnosis.search import searched
 from harness.judgement.diagnosis.wording import listed
 from harness.judgement.tolerance import epsilon_of
@@ -19,8 +20,7 @@ _MOST_ROWS, _MOST_IDS = 4096, 3
 _LOOKUPS = ("Gather", "ResourceGather")
 
 
-def looked_up_elsewhere(question: Question) -> Iterator[Cause]:
-    """The results are the reference's for other ids: each id is looked up as another one, always the same."""
+def _claims(question: Question) -> Iterator[Cause]:
     outputs = [leaf for leaf in question.wrong if leaf.part == "outputs"]
     for index, ids in enumerate(question.input_arrays):
         if ids is None or ids.dtype.kind not in "iu" or ids.size < 2 or not outputs or np.any(ids < 0):
@@ -164,3 +164,6 @@ def _shifted(ids: Array, places: Array) -> tuple[str, str] | None:
     which = f"ids from {moved[0]} to {moved[-1]}" if len(moved) > 1 else f"id {moved[0]}"
     verb = "are" if len(moved) > 1 else "is"
     return f": {which} {verb} looked up {further}", "compare where the program cuts the ids with where the table is cut"
+
+
+RULE = Rule("C107", "split-table", "ids looked up in a split table by another rule", _claims)

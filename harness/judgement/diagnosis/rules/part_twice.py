@@ -1,4 +1,4 @@
-"""A join or a sum that reads the part of one shard twice, or leaves one out."""
+"""The reference has the result of a join of other parts: one is there twice, or left out."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from harness.judgement.diagnosis.joins import Join
 from harness.judgement.diagnosis.origins import place_of_step
 from harness.judgement.diagnosis.question import Array, Cause, Question
 from harness.judgement.diagnosis.recorded import Step, equal, named
+from harness.judgement.diagnosis.rule import Rule
 from harness.judgement.diagnosis.search import Search, searched
 from harness.judgement.diagnosis.wording import listed
 
@@ -20,8 +21,7 @@ _JOINS = frozenset({"ConcatV2", "Pack", "AddN"})
 _SUMS = frozenset({"AddN", "AddV2"})
 
 
-def part(question: Question) -> Iterator[Cause]:
-    """The reference has the result of a join of other parts: one is there twice, or left out."""
+def _claims(question: Question) -> Iterator[Cause]:
     if all(leaf.part == "gradients" for leaf in question.wrong):
         return
     search = searched(question)
@@ -133,3 +133,6 @@ def _of_part(search: Search, step: Step, number: int) -> Array | None:
         if made is not None and equal(made, joined):
             return Join(name, axis).of([np.full(part.shape, at == number) for at, part in enumerate(parts)], ())
     return None
+
+
+RULE = Rule("C114", "part-twice", "a part added or joined twice, or left out", _claims)

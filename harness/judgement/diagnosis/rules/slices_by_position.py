@@ -1,4 +1,4 @@
-"""IndexedSlices whose values are added up by their position, although each shard has indices of its own."""
+"""The rows of all shards, added up or averaged, stand where the indices of one shard say."""
 
 from __future__ import annotations
 
@@ -10,18 +10,17 @@ import numpy as np
 from harness._tensorflow import op_callback
 from harness.judgement.diagnosis.joins import Join, shard_leaves
 from harness.judgement.diagnosis.layout import partitions
+from harness.judgement.diagnosis.leaves import place_of
 from harness.judgement.diagnosis.question import Array, Cause, Leaf, Question
 from harness.judgement.diagnosis.recorded import Step, equal, steps_of
-from harness.judgement.diagnosis.scales import place_of
+from harness.judgement.diagnosis.rule import Rule
 
 #: Ops that put rows where their indices say: which inputs are the indices, and which the rows.
 _SCATTERS = {"ScatterNd": (0, 1), "UnsortedSegmentSum": (1, 0)}
-
 _Scattered = tuple[Array, Array, Array]
 
 
-def by_position(question: Question) -> Iterator[Cause]:
-    """The rows of all shards, added up or averaged, stand where the indices of one shard say."""
+def _claims(question: Question) -> Iterator[Cause]:
     wrong = question.wrong
     if not wrong or any(leaf.expected is None or leaf.found is None or not leaf.expected.ndim for leaf in wrong):
         return
@@ -77,3 +76,6 @@ def _explains(leaf: Leaf, shards: list[list[_Scattered]], sizes: list[int], at: 
                 if leaf.explained_by(predicted) and any(equal(each, joined) for step in steps for each in step.results):
                     return True
     return False
+
+
+RULE = Rule("C113", "slices-by-position", "IndexedSlices added up by position", _claims)

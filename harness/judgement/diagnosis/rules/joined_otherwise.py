@@ -1,4 +1,4 @@
-"""The reference applied to each shard, and the results concatenated, averaged or added up, or some of them lost."""
+"""The differing results are the reference's of the shards, joined in some way."""
 
 from __future__ import annotations
 
@@ -10,12 +10,11 @@ from typing import Any
 from harness.judgement.diagnosis.chance import by_chance
 from harness.judgement.diagnosis.joins import WITHOUT, Join, PerShard, alone, shard_leaves, with_rows
 from harness.judgement.diagnosis.layout import Layout, partitions
-from harness.judgement.diagnosis.leaves import explains, variables_text
+from harness.judgement.diagnosis.leaves import explains, place_of, variables_text, written
 from harness.judgement.diagnosis.neighbours import beside, reach_of
 from harness.judgement.diagnosis.question import Cause, Leaf, Question
-from harness.judgement.diagnosis.rows import dropped_text
-from harness.judgement.diagnosis.scales import place_of, written
-from harness.judgement.diagnosis.wording import first_upper, listed, rows_text, sizes_text
+from harness.judgement.diagnosis.rule import Rule
+from harness.judgement.diagnosis.wording import rows_text, sizes_text
 from harness.judgement.diagnosis.writing import writes
 from harness.judgement.fields import in_fields
 from harness.plural import plural
@@ -30,8 +29,7 @@ def _several(leaf: Leaf) -> bool:
     return leaf.expected is not None and leaf.expected.size > 1
 
 
-def per_shard(question: Question) -> Iterator[Cause]:
-    """The differing results are the reference's of the shards, joined in some way."""
+def _claims(question: Question) -> Iterator[Cause]:
     wrong = question.wrong
     if any(leaf.expected is None for leaf in wrong):
         return
@@ -318,41 +316,4 @@ def _only_on_rows_before(question: Question, layout: Layout) -> bool:
     return not explains(question.run(inputs=other, gradients=False), reverse)
 
 
-def rows_left_out(question: Question) -> Iterator[Cause]:
-    """The results are those of fewer rows than there are, or of rows in other numbers."""
-    wrong = [leaf for leaf in question.wrong if leaf.part != "gradients"]
-    seen: list[object] = []
-    for layout in partitions(question):
-        covered, every = layout.covered, list(range(layout.rows))
-        whole = sorted(covered) == every
-        cuts = {index: (axis, list(chain(*shards))) for index, (axis, shards) in layout.cuts.items()}
-        # Another input whose rows, all of them, go with other rows of this one.
-        strays = [
-            (index, rows)
-            for index, (axis, rows) in cuts.items()
-            if not axis and sorted(rows) == every and rows != covered
-        ]
-        key = covered, [rows for _, rows in strays]
-        if layout.axis or (whole and not strays) or key in seen or not layout.seen:
-            continue
-        seen.append(key)
-        inputs = question.with_leaves(with_rows(question.reference.leaves(), cuts))
-        if not explains(question.run(inputs=inputs, gradients=False), wrong):
-            continue
-        if whole:
-            index, rows = strays[0]
-            names, at = question.input_names, next(row for row, other in enumerate(covered) if rows[row] != other)
-            sentence = (
-                f"{names[index]} and {names[layout.main]} are split into different rows: row {covered[at]} of "
-                f"{names[layout.main]} is paired with row {rows[at]} of {names[index]}"
-            )
-        else:
-            missing = sorted(set(every) - set(covered))
-            doubled = sorted({row for row in covered if covered.count(row) > 1})
-            what = [dropped_text(missing, layout.rows)] if missing else []
-            if doubled:
-                are = "is" if len(doubled) == 1 else "are"
-                what.append(f"{rows_text(doubled)} of {layout.rows} {are} counted twice")
-            sentence = first_upper(f"{listed(what)}: the batch is split into {sizes_text(layout.sizes)}")
-        yield Cause(sentence, layout.place)
-        return
+RULE = Rule("C110", "joined-otherwise", "results of each shard alone, joined in some way", _claims, by="results")
