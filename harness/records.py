@@ -86,6 +86,8 @@ class Finding:
     lasting: bool = False
     #: Full names of the devices that show the same, where one cause outside of them explains all. ``device`` is none.
     devices: tuple[str, ...] = ()
+    #: The code of the cause of a result that differs, such as ``C101``, where a rule names one: ``harness explain C101``.
+    cause: str = ""
 
     def __post_init__(self) -> None:
         if self.kind not in KINDS:

@@ -56,6 +56,17 @@ def finding_kinds() -> str:
     return "\n\n".join(parts)
 
 
+def causes() -> str:
+    """List the causes of results that differ, by their codes."""
+    from harness.judgement.diagnosis.rules.table import RULES
+
+    rows = (
+        (f"<a id='{rule.code.lower()}'></a>{rule.code}", f"`{rule.name}`", rule.meaning.replace("\n\n", " "))
+        for rule in sorted(RULES, key=lambda rule: rule.code)
+    )
+    return _table(("code", "cause", "what holds"), rows)
+
+
 def checks() -> str:
     """List what ``harness validate`` runs."""
     from harness.checks.registry import SUITE
@@ -242,6 +253,7 @@ _STRATEGIES = ("programs", "assert_program", "device_sets", "batches", "exact_ar
 #: The tables by the name that a page's marker gives.
 TABLES: dict[str, Callable[[], str]] = {
     "finding-kinds": finding_kinds,
+    "causes": causes,
     "checks": checks,
     "planted-faults": planted_faults,
     "command-line": command_line,

@@ -1,9 +1,9 @@
-"""``harness explain``: what a kind of finding means, its usual causes, and what to do."""
+"""``harness explain``: what a kind of finding, or a cause, means, and what to do."""
 
 from __future__ import annotations
 
 import textwrap
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -11,34 +11,57 @@ from harness.cli.errors import clear_errors
 from harness.errors import UsageError
 from harness.finding_kinds import KINDS, find_kind
 
+if TYPE_CHECKING:
+    from harness.judgement.diagnosis.rule import Rule
+
 _WIDTH = 100
 
 
 def explain(
     code: Annotated[
-        str | None, typer.Argument(metavar="CODE", help="A code such as H202, or a name such as gradient-placement.")
+        str | None, typer.Argument(metavar="CODE", help="A code such as H202 or C101, or a name such as gradient-placement.")
     ] = None,
 ) -> None:
-    """Explain a kind of finding: what it means, an example, the usual causes, and what to do.
+    """Explain a kind of finding, or a cause of results that differ: what it means, and what to do.
 
-    Without CODE, list all kinds.
+    Without CODE, list all of them.
     """
     if code is None:
         for kind in KINDS.values():
             typer.echo(_wrapped(f"{kind.code} {kind.name}", kind.meaning))
+        typer.echo("\nCauses of results that differ (H104 and H105):")
+        for each in sorted(_rules(), key=lambda rule: rule.code):
+            typer.echo(_wrapped(f"{each.code} {each.name}", each.meaning))
         return
     with clear_errors():
+        if (rule := _rule(code)) is not None:
+            typer.echo(f"{rule.code} {rule.name}\n")
+            typer.echo(_wrapped("a cause of results that differ", rule.meaning))
+            typer.echo(_wrapped("what `Ruled out` calls it", rule.excluded))
+            return
         found = find_kind(code)
         if found is None:
             first, *_, last = KINDS.values()
             raise UsageError(
-                f"no kind of finding has the code or name {code!r}; accepted: {first.code} to {last.code}, or a name; "
-                "`harness explain` lists them"
+                f"no kind of finding, and no cause, has the code or name {code!r}; accepted: {first.code} to "
+                f"{last.code}, the code of a cause, or a name; `harness explain` lists them"
             )
     typer.echo(f"{found.code} {found.name}\n")
     parts = {"meaning": found.meaning, "example": found.example, "causes": found.causes, "what to do": found.remedy}
     for title, text in parts.items():
         typer.echo(_wrapped(title, text))
+
+
+def _rules() -> tuple[Rule, ...]:
+    from harness.judgement.diagnosis.rules.table import RULES
+
+    return RULES
+
+
+def _rule(code: str) -> Rule | None:
+    """The cause with this code or name."""
+    wanted = code.strip().lower()
+    return next((rule for rule in _rules() if wanted in (rule.code.lower(), rule.name)), None)
 
 
 def _wrapped(title: str, text: str) -> str:

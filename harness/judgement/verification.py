@@ -131,5 +131,6 @@ def describe(finding: Finding, *, told: bool = False, placed: bool = False) -> s
     place = f" on {finding.device}" if finding.device and finding.device not in finding.place else ""
     values = f"expected {finding.expected}, found {finding.found}"
     text = values if told else f"{finding.message} ({values})"
+    cause = f", {finding.cause}" if finding.cause else ""
     # Devices of this host need no more than their kind and number.
-    return _THIS_HOST.sub("", f"[{finding.code} {finding.kind}] {where}{place}: {text}")
+    return _THIS_HOST.sub("", f"[{finding.code} {finding.kind}{cause}] {where}{place}: {text}")

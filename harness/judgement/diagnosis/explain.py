@@ -111,6 +111,7 @@ def _finding(cause: Cause | None, group: Sequence[Question], refutations: Mappin
         mode=", ".join(each.mode for each in group),
         severity=cause.severity if cause is not None else first.severity,
         follows=(*cause.evidence, *follows) if cause is not None else follows,
+        cause=cause.rule if cause is not None else "",
     )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Iterator
 from typing import Literal, NamedTuple
 
@@ -24,3 +25,8 @@ class Rule(NamedTuple):
     #: What it looks at: results alone, which any loop of training has too; the program's ops; or the platform, whose
     #: fault it is, and not the program's.
     by: Literal["results", "ops", "platform"] = "ops"
+
+    @property
+    def meaning(self) -> str:
+        """What holds where it is the cause: what the file of the rule says first."""
+        return (sys.modules[self.claims.__module__].__doc__ or "").strip()
