@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from harness.judgement.diagnosis.leaves import handle_of
+from harness.judgement.diagnosis.lockstep import beside_operands
 from harness.judgement.diagnosis.lookup import Rows, whole_and_rows
-from harness.judgement.diagnosis.operands import beside_operands
 from harness.judgement.diagnosis.recorded import GIVEN, MOVES, TABLES, Step, equal, is_common, named, writes_to
 from harness.judgement.diagnosis.replays import run_again
 from harness.judgement.diagnosis.wording import attribute_text, constant_text, constant_texts, rows_text

@@ -12,8 +12,7 @@ import numpy as np
 from harness.judgement.diagnosis.diagnose import diagnose
 from harness.judgement.diagnosis.divergence import located
 from harness.judgement.diagnosis.leaves import place_of
-from harness.judgement.diagnosis.observed import draws
-from harness.judgement.diagnosis.place import place_of_function
+from harness.judgement.diagnosis.observed import draws, place_of_function
 from harness.judgement.diagnosis.question import Cause, Question
 from harness.judgement.diagnosis.wording import first_upper, listed
 from harness.judgement.verification import PLACE_KINDS, describe

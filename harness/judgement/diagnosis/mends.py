@@ -33,8 +33,6 @@ _ALIKE = (
 _EVEN = ("AddN", "AddV2", "Sum", "Mean")
 #: Ops of two operands, of which TensorFlow broadcasts one.
 _BINARY = frozenset({"Sub", "AddV2", "Mul", "RealDiv", "SquaredDifference", "Maximum", "Minimum", "DivNoNan"})
-#: How the sentence about it ends.
-MENDED = "makes the results right"
 #: How many ways to read or to join are tried at most, and how many others.
 _MOST = 16
 
@@ -76,7 +74,7 @@ def mended(search: Search, origin: Step, expected: Step | None, *, known: bool) 
             search.question.failed.append(f"{way.text}: {type(error).__name__}: {error}")
             continue
         if after is not None and _right_with(search, after) and not is_by_chance(search.question.wrong, number):
-            return way, f"{way.text} {MENDED}"
+            return way, f"{way.text} makes the results right"
     return None
 
 

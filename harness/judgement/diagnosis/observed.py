@@ -1,23 +1,25 @@
-"""What a program does with its batch, its variables and random numbers, seen in one eager run of it."""
+"""What a program does with its batch, its variables and random numbers, seen in one eager run, and by which lines."""
 
 from __future__ import annotations
 
+import sys
 import warnings
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from types import FrameType, TracebackType
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from harness._tensorflow import op_callback
-from harness.evidence.places import place_of_call
-from harness.judgement.diagnosis.place import layer_of_call
+from harness.evidence.places import in_users, module_of, place, place_of_call
 from harness.judgement.diagnosis.wording import listed
 from harness.judgement.tolerance import epsilon_of_name
 from harness.lazy import tf
+from harness.parallel.closure import keras_classes
 
 _CUTS = frozenset({"Split", "SplitV", "StridedSlice", "Slice", "Unpack", "GatherV2", "GatherNd", "ReverseV2", "Roll"})
 _DRAWS = ("Random", "TruncatedNormal", "Multinomial", "CandidateSampler", "RngReadAndSkip", "StatelessShuffle")
@@ -25,6 +27,10 @@ _DRAWS = ("Random", "TruncatedNormal", "Multinomial", "CandidateSampler", "RngRe
 WRITES = ("Assign", "ResourceStridedSliceAssign", "ResourceApply", "ResourceScatter", "ResourceSparseApply")
 #: Rows of larger inputs are not looked for.
 _MOST_BYTES = 2**26
+#: What leads from a wrapper, a partial function or a callable object to the function that it calls.
+_WRAPS = ("python_function", "func", "__wrapped__", "fn", "__call__")
+#: How many wrappers in a row are seen through.
+_FAR = 8
 
 
 @dataclass(frozen=True)
@@ -60,6 +66,8 @@ class Observed:
     drawn: list[NDArray[Any]] = field(default_factory=list)
     #: The handles of the variables that are read.
     read: set[int] = field(default_factory=set)
+    #: How many ops ran, or were put into a graph.
+    ops: int = 0
     error: str = ""
 
 
@@ -116,6 +124,7 @@ class _Watcher:
         self.busy = False
 
     def on_op(self, kind: str, inputs: Any, _: Any, outputs: Any, graph: Any) -> None:
+        self.seen.ops += 1
         if self.busy or graph is not None:
             return
         self.busy = True
@@ -205,3 +214,38 @@ def draws(seen: Observed) -> str:
         for op, layer, place in list(seen.random)[:3]
     ]
     return listed(texts) if texts else ""
+
+
+def place_of_function(fn: object) -> str | None:
+    """``file.py:12`` where a function, or the class of a callable object, is defined; ``None`` for one of a library."""
+    for _ in range(_FAR):
+        code = getattr(fn, "__code__", None)
+        # A decorator gives its wrapper the module of what it wraps: the file says whose code it is.
+        if code is not None and in_users(module_of(code.co_filename) or str(fn.__module__), code.co_filename):
+            return place(code.co_filename, code.co_firstlineno)
+        fn = next((inner for name in _WRAPS if (inner := getattr(fn, name, None)) is not None), None)
+    return None
+
+
+def layer_of_call() -> str | None:
+    """The name of the innermost Keras layer that is being called, or ``None``."""
+    layers = keras_classes("layers.Layer")
+    frame: FrameType | None = sys._getframe(1)
+    while frame is not None and layers:
+        # Only of these frames the local names are asked for, which takes long.
+        if frame.f_code.co_name in ("__call__", "call") and isinstance(owner := frame.f_locals.get("self"), layers):
+            return str(getattr(owner, "name", ""))
+        frame = frame.f_back
+    return None
+
+
+def place_of_error(error: BaseException) -> str | None:
+    """``file.py:12`` of the innermost frame of the user's program through which ``error`` came, or ``None``."""
+    step: TracebackType | None = error.__traceback__
+    found = None
+    while step is not None:
+        file = step.tb_frame.f_code.co_filename
+        if in_users(str(step.tb_frame.f_globals.get("__name__", "")), file):
+            found = place(file, step.tb_lineno)
+        step = step.tb_next
+    return found

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from itertools import count
 from typing import Any, Literal
 
 import numpy as np
@@ -25,6 +26,8 @@ from harness.records import Finding, Verdict
 Part = Literal["outputs", "gradients", "state"]
 Array = NDArray[Any]
 
+#: So many ops a graph may have, and so many more for each op that runs in eager code.
+_OPS_OF_A_GRAPH = (1000, 10)
 #: What a hypothesis leaves of a difference, at most, where it is the cause.
 _LEFT_OVER = 0.02
 #: Units in the last place, of the element and of the typical one, by which replays may differ from the program.
@@ -247,16 +250,20 @@ class Question:
         """What ``fn`` returns for the reference's inputs, as a graph whose ops ``on_op`` sees.
 
         ``None`` where it cannot be built. What ``on_op`` returns for an op replaces its results. Of ``loops`` it sees
-        nothing unless asked for: one that computes something else may never end.
+        nothing unless asked for: one that computes something else may never end. Nor may a loop of Python that reads a
+        dataset, of which a graph has no end: the graph may have so many ops for each one that runs in eager code.
         """
+        left = count(_OPS_OF_A_GRAPH[0] + _OPS_OF_A_GRAPH[1] * self.seen_reference.ops, -1)
 
-        def outside_of_loops(kind: str, inputs: Any, attributes: Any, outputs: Any, graph: Any) -> Any:
-            return None if _in_loop(graph) else on_op(kind, inputs, attributes, outputs, graph)
+        def limited(kind: str, inputs: Any, attributes: Any, outputs: Any, graph: Any) -> Any:
+            if next(left) <= 0:
+                raise RecursionError("the graph has no end: the program reads a dataset in a loop of Python")
+            return None if not loops and _in_loop(graph) else on_op(kind, inputs, attributes, outputs, graph)
 
         program = replace(self.reference, fn=fn, gradients=gradients, _graphs={})
         with self.from_start():
             try:
-                with eager_functions(), op_callback(on_op if loops else outside_of_loops):
+                with eager_functions(), op_callback(limited):
                     return read(program.runner("graph")(*program.arguments("graph")))
             except Exception as error:  # noqa: BLE001 - the user's program may refuse to be built as a graph
                 self.failed.append(f"{type(error).__name__}: {error}")

@@ -15,8 +15,7 @@ from harness._tensorflow import interface, op_callback
 from harness.devices.name import DeviceName
 from harness.evidence.arithmetic import MOVEMENT
 from harness.evidence.places import places_of_call
-from harness.judgement.diagnosis.observed import WRITES, eager_functions
-from harness.judgement.diagnosis.place import layer_of_call
+from harness.judgement.diagnosis.observed import WRITES, eager_functions, layer_of_call
 from harness.judgement.diagnosis.question import Array, Question
 from harness.judgement.runs import Program
 from harness.judgement.tolerance import epsilon_of

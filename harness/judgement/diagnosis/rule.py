@@ -29,4 +29,4 @@ class Rule(NamedTuple):
     @property
     def meaning(self) -> str:
         """What holds where it is the cause: what the file of the rule says first."""
-        return (sys.modules[self.claims.__module__].__doc__ or "").strip()
+        return (sys.modules[self.claims.__module__].__doc__ or "").partition("\n\n")[0].strip()

@@ -12,14 +12,13 @@ from typing import Literal
 
 import numpy as np
 
-from harness.judgement.diagnosis.joins import Join
+from harness.judgement.diagnosis.joins import Join, groups_of, on_shards
 from harness.judgement.diagnosis.layout import partitions
 from harness.judgement.diagnosis.leaves import handle_of
 from harness.judgement.diagnosis.lookup import Rows
 from harness.judgement.diagnosis.partners import Partner, Partners
 from harness.judgement.diagnosis.question import Array, Leaf, Question
 from harness.judgement.diagnosis.recorded import MOVES, Step, equal, is_common, run_recorded, writes_to
-from harness.judgement.diagnosis.shard_runs import groups_of, on_shards
 from harness.judgement.runs import projections
 from harness.lazy import tf
 

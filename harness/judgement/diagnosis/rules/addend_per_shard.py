@@ -1,4 +1,4 @@
-"""The outputs are the reference's with one addend, which depends on variables alone, counted once per shard."""
+"""An addend of variables alone, such as a bias, counts once per shard in the outputs, or is left out."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 from harness.judgement.diagnosis.leaves import explains, place_of
 from harness.judgement.diagnosis.question import Cause, Leaf, Question
 from harness.judgement.diagnosis.rule import Rule
-from harness.judgement.diagnosis.terms import ONCE, SUMS, Terms, once_per_shard
+from harness.judgement.diagnosis.rules.term_per_shard import ONCE, SUMS, Terms, once_per_shard
 from harness.judgement.runs import Result
 
 _ADDENDS = SUMS | {"BiasAdd"}

@@ -1,4 +1,4 @@
-"""The optimizer gets the right gradients, but several times."""
+"""The optimizer applies the right gradients several times."""
 
 from __future__ import annotations
 

@@ -13,7 +13,7 @@ from harness.judgement.diagnosis.layout import Layout, partitions
 from harness.judgement.diagnosis.leaves import explains, place_of
 from harness.judgement.diagnosis.question import Cause, Question
 from harness.judgement.diagnosis.rule import Rule
-from harness.judgement.diagnosis.terms import once_per_shard
+from harness.judgement.diagnosis.rules.term_per_shard import once_per_shard
 from harness.judgement.diagnosis.writing import AVERAGED, Applied, applied_by, scaled
 from harness.judgement.runs import Result
 

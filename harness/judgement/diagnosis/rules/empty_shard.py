@@ -1,4 +1,4 @@
-"""A shard without rows, of which the reference's results are not numbers either."""
+"""A shard has no rows, and the reference's results for no rows are not numbers either."""
 
 from __future__ import annotations
 

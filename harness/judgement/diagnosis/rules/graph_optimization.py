@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
-from harness.judgement.diagnosis.place import place_of_function
+from harness.judgement.diagnosis.observed import place_of_function
 from harness.judgement.diagnosis.question import Array, Cause, Question
 from harness.judgement.diagnosis.rule import Rule
-from harness.judgement.diagnosis.settings import CannotTry, Table, fewer
 from harness.judgement.diagnosis.wording import listed
 from harness.judgement.runs import Mode, Program, Result, as_result
 from harness.lazy import tf
@@ -18,6 +17,11 @@ from harness.plural import plural
 
 #: TensorFlow's optimizers of graphs that are on by default and may change what is computed.
 _OPTIMIZERS = ("arithmetic_optimization", "remapping", "layout_optimizer", "constant_folding", "loop_optimization")
+#: What is fixed once TensorFlow has started, with what to set before.
+_AT_START = (
+    "oneDNN off (start the program with TF_ENABLE_ONEDNN_OPTS=0)",
+    "deterministic ops (start the program with TF_DETERMINISTIC_OPS=1)",
+)
 
 
 def _claims(question: Question) -> Iterator[Cause]:
@@ -144,6 +148,44 @@ def _options(**options: bool) -> Iterator[None]:
         # All of these are on by default, and what disables everything is not set.
         usual = {name: name != "disable_meta_optimizer" for name in options}
         tf.config.optimizer.set_experimental_options({**usual, **{n: before[n] for n in options if n in before}})
+
+
+@dataclass
+class Table:
+    """What makes the difference go away, what does not, and what could not be tried here."""
+
+    gone: list[str] = field(default_factory=list)
+    remains: list[str] = field(default_factory=list)
+    untried: list[str] = field(default_factory=list)
+
+    def note(self, setting: str, right: Callable[[], bool]) -> bool:
+        """Try a setting: whether the results are right with it."""
+        try:
+            found = right()
+        except Exception as error:  # noqa: BLE001 - not every op has a kernel for every setting: the table says so
+            why = str(error) if isinstance(error, CannotTry) else type(error).__name__
+            self.untried.append(f"{setting} ({why})")
+            return False
+        (self.gone if found else self.remains).append(setting)
+        return found
+
+    def lines(self) -> tuple[str, ...]:
+        """The table, a line for each kind of setting."""
+        rows = (
+            ("the difference goes away with", self.gone),
+            ("the difference stays with", self.remains),
+            ("not tried", [*self.untried, *_AT_START]),
+        )
+        return tuple(f"{title}: {', '.join(names)}" for title, names in rows if names)
+
+
+class CannotTry(Exception):
+    """Why a setting cannot be tried."""
+
+
+def fewer(shards: int) -> list[int]:
+    """The numbers of shards that are tried instead of this one: 1, 2, 4 and so on."""
+    return [2**power for power in range((shards - 1).bit_length())]
 
 
 RULE = Rule("C501", "graph-optimization", "graph optimization", _claims, by="platform")

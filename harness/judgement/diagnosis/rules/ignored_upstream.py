@@ -1,4 +1,4 @@
-"""Gradients that stay the same whatever the gradient of what follows is."""
+"""A custom gradient does not depend on the gradient of what follows, its upstream gradient."""
 
 from __future__ import annotations
 

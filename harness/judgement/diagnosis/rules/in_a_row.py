@@ -1,4 +1,4 @@
-"""An output is computed from another output instead of from the input."""
+"""An output is computed from another output instead of from the input: what belongs side by side runs in sequence."""
 
 from __future__ import annotations
 

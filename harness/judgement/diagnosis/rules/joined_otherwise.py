@@ -1,4 +1,4 @@
-"""The differing results are the reference's of the shards, joined in some way."""
+"""The results that differ are the reference's for each shard, joined in another way than the batch needs."""
 
 from __future__ import annotations
 

@@ -16,7 +16,7 @@ from harness.judgement.diagnosis.question import Array, Cause, Question
 from harness.judgement.diagnosis.recorded import equal
 from harness.judgement.diagnosis.replays import repeats, results_of
 from harness.judgement.diagnosis.rule import Rule
-from harness.judgement.diagnosis.settings import CannotTry, Table, fewer
+from harness.judgement.diagnosis.rules.graph_optimization import CannotTry, Table, fewer
 from harness.judgement.tolerance import epsilon_of_name
 from harness.lazy import tf
 from harness.plural import plural

@@ -1,4 +1,4 @@
-"""Some gradients are None, and nothing else differs but other gradients."""
+"""Some gradients are None: the variable is not read, or its gradient is stopped on the way."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""TODO"""
+"""Variables keep the values that they had before the call."""
 
 from __future__ import annotations
 
@@ -9,8 +9,7 @@ from harness.judgement.diagnosis.question import Cause, Question
 from harness.judgement.diagnosis.rule import Rule
 
 
-def claims(question: Question) -> Iterator[Cause]:
-    """The variables are left as they were."""
+def _claims(question: Question) -> Iterator[Cause]:
     if not (states := question.wrong_states):
         return
     if len(states) == len(question.wrong) and all(leaf.explained_by(leaf.start) for leaf in states):
@@ -22,4 +21,4 @@ def claims(question: Question) -> Iterator[Cause]:
         yield Cause(sentence, place_of(question, states[0]))
 
 
-RULE = Rule("C202", "never-updated", "updates made too often, too rarely or by each shard", claims, by="results")
+RULE = Rule("C202", "never-updated", "updates made too often, too rarely or by each shard", _claims, by="results")

@@ -1,4 +1,4 @@
-"""All differing results are a factor of the reference's, those of one step the same factor."""
+"""All results that differ are the reference's times one factor."""
 
 from __future__ import annotations
 

@@ -7,9 +7,8 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 
 from harness.judgement.diagnosis.layout import Layout, partitions
-from harness.judgement.diagnosis.leaves import factor_of, place_of
+from harness.judgement.diagnosis.leaves import comparable, factor_of, place_of
 from harness.judgement.diagnosis.question import Array, Cause, Leaf, Question
-from harness.judgement.diagnosis.rows import comparable
 from harness.judgement.diagnosis.rule import Rule
 from harness.judgement.diagnosis.wording import first_upper
 from harness.judgement.tolerance import epsilon_of

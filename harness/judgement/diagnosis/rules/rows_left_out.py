@@ -1,4 +1,4 @@
-"""The results are those of fewer rows than there are, or of rows in other numbers."""
+"""The results are the reference's for fewer rows than there are, or with some rows twice, or paired with others."""
 
 from __future__ import annotations
 

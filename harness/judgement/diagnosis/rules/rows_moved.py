@@ -6,9 +6,8 @@ from collections.abc import Iterator
 
 from harness.judgement.diagnosis.joins import Join, PerShard
 from harness.judgement.diagnosis.layout import Layout, partitions
-from harness.judgement.diagnosis.leaves import place_of
+from harness.judgement.diagnosis.leaves import place_of, rows_of, telling
 from harness.judgement.diagnosis.question import Cause, Leaf, Question
-from harness.judgement.diagnosis.rows import rows_of, telling
 from harness.judgement.diagnosis.rule import Rule
 from harness.judgement.diagnosis.wording import dropped_text, first_upper, listed, rows_text, sizes_text
 

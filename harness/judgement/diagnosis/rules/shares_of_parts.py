@@ -1,4 +1,4 @@
-"""The results are sums over the parts of the batch, in which some parts have a factor."""
+"""Some parts of the batch count in the results not at all, several times, or with another weight."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from harness.judgement.diagnosis.layout import partitions
 from harness.judgement.diagnosis.leaves import changes_of, explained_by_change, place_of
 from harness.judgement.diagnosis.question import Array, Cause, Leaf, Question
 from harness.judgement.diagnosis.rule import Rule
-from harness.judgement.diagnosis.shares import NEAR, odd_shares
+from harness.judgement.diagnosis.rules.shares_of_rows import NEAR, odd_shares
 
 
 def _claims(question: Question) -> Iterator[Cause]:

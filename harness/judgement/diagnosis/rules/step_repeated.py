@@ -1,4 +1,4 @@
-"""The whole step runs twice, or once per device, on the whole batch."""
+"""The whole training step runs twice, or once per device, on the whole batch."""
 
 from __future__ import annotations
 

@@ -7,9 +7,8 @@ from dataclasses import replace
 
 import numpy as np
 
-from harness.judgement.diagnosis.leaves import place_of, variables_text
+from harness.judgement.diagnosis.leaves import place_of, rows_of, telling, variables_text
 from harness.judgement.diagnosis.question import Cause, Question
-from harness.judgement.diagnosis.rows import rows_of, telling
 from harness.judgement.diagnosis.rule import Rule
 from harness.judgement.diagnosis.wording import first_upper, listed, rows_text
 
