@@ -86,7 +86,7 @@ class Finding:
     lasting: bool = False
     #: Full names of the devices that show the same, where one cause outside of them explains all. ``device`` is none.
     devices: tuple[str, ...] = ()
-    #: The code of the cause of a result that differs, such as ``C101``, where a rule names one: ``harness explain C101``.
+    #: Code of the cause of a result that differs, such as ``C101``, if one is known. ``harness explain`` takes it.
     cause: str = ""
 
     def __post_init__(self) -> None:

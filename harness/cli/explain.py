@@ -19,7 +19,8 @@ _WIDTH = 100
 
 def explain(
     code: Annotated[
-        str | None, typer.Argument(metavar="CODE", help="A code such as H202 or C101, or a name such as gradient-placement.")
+        str | None,
+        typer.Argument(metavar="CODE", help="A code such as H202 or C101, or a name such as gradient-placement."),
     ] = None,
 ) -> None:
     """Explain a kind of finding, or a cause of results that differ: what it means, and what to do.
@@ -41,10 +42,10 @@ def explain(
             return
         found = find_kind(code)
         if found is None:
-            first, *_, last = KINDS.values()
+            kinds, causes = ([each.code for each in table] for table in (KINDS.values(), _rules()))
             raise UsageError(
-                f"no kind of finding, and no cause, has the code or name {code!r}; accepted: {first.code} to "
-                f"{last.code}, the code of a cause, or a name; `harness explain` lists them"
+                f"no kind of finding and no cause has the code or name {code!r}; accepted: {kinds[0]} to {kinds[-1]}, "
+                f"{min(causes)} to {max(causes)}, or a name; `harness explain` lists them"
             )
     typer.echo(f"{found.code} {found.name}\n")
     parts = {"meaning": found.meaning, "example": found.example, "causes": found.causes, "what to do": found.remedy}

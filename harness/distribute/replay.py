@@ -22,8 +22,7 @@ from harness.distribute.session import optimizer_slots
 from harness.distribute.single_device import Experiment, make_session
 from harness.distribute.training import Data, row_digests
 from harness.judgement.diagnosis.diagnose import diagnose
-from harness.judgement.diagnosis.observed import Piece
-from harness.judgement.diagnosis.place import place_of_function
+from harness.judgement.diagnosis.observed import Piece, place_of_function
 from harness.judgement.diagnosis.question import Leaf, Question
 from harness.judgement.runs import Program
 from harness.judgement.state import Snapshot, variables_of

@@ -80,6 +80,7 @@ FAULTS = (
             inputs=lambda count: {"x": sample(uneven(count))},
         ),
         _MEANS,
+        rule="C110",
     ),
     Fault(
         "V06-mean-of-means",
@@ -92,6 +93,7 @@ FAULTS = (
             rows=uneven,
         ),
         _MEANS,
+        rule="C110",
     ),
     Fault(
         "V06-dict-of-metrics",
@@ -99,6 +101,7 @@ FAULTS = (
         "tensorflow 48875",
         slip(_metrics, partial(_metrics_of_all, weighted=False), partial(_metrics_of_all, weighted=True), rows=uneven),
         _MEANS,
+        rule="C110",
     ),
     Fault(
         "V07-own-batch-size",
@@ -106,6 +109,7 @@ FAULTS = (
         "tensorflow 48875",
         _average_loss(None),
         _MEANS,
+        rule="C110",
     ),
     Fault(
         "V07-partial-batch",
@@ -113,6 +117,7 @@ FAULTS = (
         "tensorflow 48875",
         _average_loss(16),
         "divided by 16 instead of by the 11 rows of the batch",
+        rule="C403",
     ),
     Fault(
         "G01-summed-gradients",
@@ -120,6 +125,7 @@ FAULTS = (
         "tensorflow 25806",
         slip(Towers.step, _gradients_summed, Towers.mean_step),
         "summed over <n> shards, but each shard's value is a mean",
+        rule="C110",
     ),
     Fault(
         "G02-regularised-towers",
@@ -132,5 +138,6 @@ FAULTS = (
             rows=uneven,
         ),
         "regulariser, is counted <n> times",
+        rule="C402",
     ),
 )

@@ -197,6 +197,7 @@ FAULTS = (
         "public code",
         _per_shard(_softmax),
         _NOT_ROW_WISE,
+        rule="C110",
     ),
     Fault(
         "V18-rank",
@@ -204,6 +205,7 @@ FAULTS = (
         "public code",
         _per_shard(_rank),
         _NOT_ROW_WISE,
+        rule="C110",
     ),
     Fault(
         "V18-argmax",
@@ -211,6 +213,7 @@ FAULTS = (
         "public code",
         _per_shard(_argmax, "shape"),
         _NOT_ROW_WISE,
+        rule="C110",
     ),
     Fault(
         "V18-sort",
@@ -218,9 +221,15 @@ FAULTS = (
         "public code",
         _per_shard(_sort),
         _NOT_ROW_WISE,
+        rule="C110",
     ),
     Fault(
-        "V18-negatives", "in-batch negatives from the shard alone", "public code", _per_shard(_contrast), _NOT_ROW_WISE
+        "V18-negatives",
+        "in-batch negatives from the shard alone",
+        "public code",
+        _per_shard(_contrast),
+        _NOT_ROW_WISE,
+        rule="C110",
     ),
     Fault(
         "V18-running-sum",
@@ -228,6 +237,7 @@ FAULTS = (
         "made up for this list",
         _per_shard(_running_sum),
         _NOT_ROW_WISE,
+        rule="C110",
     ),
     Fault(
         "V18-scaled-by-largest",
@@ -235,6 +245,7 @@ FAULTS = (
         "public code",
         _per_shard(_largest_is_one),
         _NOT_ROW_WISE,
+        rule="C110",
     ),
     Fault(
         "V18-row-numbers",
@@ -242,6 +253,7 @@ FAULTS = (
         "public code",
         _per_shard(_numbered),
         _NOT_ROW_WISE,
+        rule="C110",
     ),
     Fault(
         "V18-unit-length",
@@ -249,6 +261,7 @@ FAULTS = (
         "public code",
         _per_shard(_unit_length),
         _NOT_ROW_WISE,
+        rule="C110",
     ),
     Fault(
         "V18-clipped",
@@ -256,6 +269,7 @@ FAULTS = (
         "public code",
         _per_shard(_clipped),
         _NOT_ROW_WISE,
+        rule="C110",
     ),
     Fault(
         "V18-best-rows",
@@ -263,6 +277,7 @@ FAULTS = (
         "public code",
         _per_shard(_best_rows, "shape"),
         _NOT_ROW_WISE,
+        rule="C110",
     ),
     Fault(
         "V18-centred",
@@ -270,6 +285,7 @@ FAULTS = (
         "public code",
         _per_shard(_centred),
         _NOT_ROW_WISE,
+        rule="C110",
     ),
     Fault(
         "V18-differences",
@@ -277,24 +293,43 @@ FAULTS = (
         "made up for this list",
         _per_shard(_differences),
         _NOT_ROW_WISE,
+        rule="C110",
     ),
-    Fault("V17-mean-of-variances", "variances averaged over shards", "public code", _averaged(_covariance), _NO_MEAN),
-    Fault("V17-mean-of-maxima", "maxima averaged over shards", "public code", _averaged(_largest), _NO_MEAN),
+    Fault(
+        "V17-mean-of-variances",
+        "variances averaged over shards",
+        "public code",
+        _averaged(_covariance),
+        _NO_MEAN,
+        rule="C110",
+    ),
+    Fault(
+        "V17-mean-of-maxima", "maxima averaged over shards", "public code", _averaged(_largest), _NO_MEAN, rule="C110"
+    ),
     Fault(
         "V17-mean-of-perplexities",
         "perplexities averaged over shards",
         "transformers PR 6998",
         _averaged(_perplexity),
         _NO_MEAN,
+        rule="C110",
     ),
-    Fault("V17-mean-of-ratios", "ratios averaged over shards", "transformers PR 6998", _averaged(_ratio), _NO_MEAN),
-    Fault("V17-mean-of-norms", "norms averaged over shards", "public code", _averaged(_norm), _NO_MEAN),
+    Fault(
+        "V17-mean-of-ratios",
+        "ratios averaged over shards",
+        "transformers PR 6998",
+        _averaged(_ratio),
+        _NO_MEAN,
+        rule="C110",
+    ),
+    Fault("V17-mean-of-norms", "norms averaged over shards", "public code", _averaged(_norm), _NO_MEAN, rule="C110"),
     Fault(
         "V30-empty-shard",
         "the mean of an empty shard",
         "public code",
         slip(Towers.loss, _first_empty, _only_full, rows=lambda count: count - 1),
         "shard .*(empty|no rows|without rows)",
+        rule="C104",
     ),
     Fault(
         "V31-last-counts",
@@ -302,6 +337,7 @@ FAULTS = (
         "public code",
         slip(_counts, _last_counts, _all_counts, inputs=_words, also=UNUSED),
         r"includes only shard \d+ .* lost",
+        rule="C110",
     ),
     Fault(
         "V32-bias-in-each-part",
@@ -309,6 +345,7 @@ FAULTS = (
         "made up for this list",
         slip(_product, _bias_in_each, _bias_once, inputs=_features),
         "counted <n> times",
+        rule="C407",
     ),
     Fault(
         "V33-row-number-in-shard",
@@ -316,5 +353,6 @@ FAULTS = (
         "public code",
         slip(_position, _position_in_shard, _position_in_batch),
         "not row-wise|within (its|the) shard",
+        rule="C106",
     ),
 )

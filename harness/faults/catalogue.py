@@ -10,6 +10,8 @@ from harness.faults import (
     averages,
     backward,
     batches,
+    causes,
+    causes_of_updates,
     draws,
     gradients,
     layers,
@@ -56,6 +58,8 @@ _FAMILIES = (
     stages,
     members,
     strategy,
+    causes,
+    causes_of_updates,
 )
 
 _PROGRAMS: tuple[Fault[Case], ...] = tuple(fault for family in _FAMILIES for fault in family.FAULTS)

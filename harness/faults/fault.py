@@ -104,7 +104,8 @@ class Fault(Generic[PlantedT]):
     ``name`` is unique and begins with the class of faults, whose first letter is the group in :data:`GROUPS`.
     ``source`` says where it was reported. ``plant`` makes new programs each time, so that a variable made by a first
     call is made again; it needs ``devices_needed`` devices. ``cause`` is a regular expression that the first line of
-    the verification must match, where ``<n>`` is the number of devices. One that ``needs_xla`` is compiled by it.
+    the verification must match, where ``<n>`` is the number of devices. ``rule`` is the code of the rule that names it,
+    where it changes results. One that ``needs_xla`` is compiled by it.
     """
 
     name: str
@@ -114,6 +115,7 @@ class Fault(Generic[PlantedT]):
     cause: str
     devices_needed: int = 2
     needs_xla: bool = False
+    rule: str = ""
 
     @property
     def id(self) -> str:

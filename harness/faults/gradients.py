@@ -182,6 +182,7 @@ FAULTS = (
             inputs=lambda count: {"x": integers(9, 2 * count, seed=5)},
         ),
         "keep the indices of one shard",
+        rule="C113",
     ),
     Fault(
         "G05-stopped",
@@ -189,6 +190,7 @@ FAULTS = (
         "public code",
         slip(Towers.model, _stopped, _joined, "missing-gradient", variables=trained, gradients=True),
         "variable weights is stopped by tf.stop_gradient",
+        rule="C301",
     ),
     Fault(
         "G05-upstream-ignored",
@@ -196,6 +198,7 @@ FAULTS = (
         "made up for this list",
         slip(Towers.model, _upstream_ignored, _joined, "gradient", variables=trained, gradients=True),
         "custom gradient",
+        rule="C302",
     ),
     Fault(
         "G06-frozen-tower",
@@ -203,6 +206,7 @@ FAULTS = (
         "public code",
         slip(Towers.step, _stopped_in_one, Towers.mean_step),
         r"part of shard \d+ .* is missing",
+        rule="C110",
     ),
     Fault(
         "G06-first-alone",
@@ -210,6 +214,7 @@ FAULTS = (
         "public code",
         slip(Towers.step, _first_alone, Towers.mean_step),
         "includes only shard 0 .* lost",
+        rule="C110",
     ),
     Fault(
         "G07-averaged-twice",
@@ -217,6 +222,7 @@ FAULTS = (
         "horovod 843",
         slip(Towers.step, _averaged_twice, Towers.mean_step),
         "<n> times too small",
+        rule="C403",
     ),
     Fault(
         "G07-uneven",
@@ -224,6 +230,7 @@ FAULTS = (
         "tensorflow 48875",
         slip(Towers.step, Towers.mean_step, lambda t, x: t.weighted(t.step, x), rows=uneven),
         "mean of means of uneven shards",
+        rule="C110",
     ),
     Fault(
         "G08-clipped-in-each",
@@ -231,6 +238,7 @@ FAULTS = (
         "tensorflow 33929",
         slip(_clipped_step, _clipped_in_each, _clipped_once),
         "averaged over shards, but in the reference it is not a mean over rows|clip",
+        rule="C110",
     ),
     Fault(
         "G09-names-swapped",
@@ -238,6 +246,7 @@ FAULTS = (
         "public code",
         slip(_named_step, _names_swapped, _named),
         r"output\['bias'\] and output\['scale'\] are in the wrong order",
+        rule="C404",
     ),
     Fault(
         "G10-ascent",
@@ -245,6 +254,7 @@ FAULTS = (
         "made up for this list",
         slip(Towers.step, _ascent, Towers.mean_step),
         "-1 times",
+        rule="C403",
     ),
     Fault(
         "G10-bias-left-out",
@@ -252,6 +262,7 @@ FAULTS = (
         "public code",
         slip(Towers.step, _bias_left_out, Towers.mean_step),
         "zero",
+        rule="C403",
     ),
     Fault(
         "G11-half",
@@ -259,6 +270,7 @@ FAULTS = (
         "made up for this list",
         slip(Towers.step, _half, Towers.mean_step),
         "float16",
+        rule="C408",
     ),
     Fault(
         "G12-penalty-forgotten",
@@ -266,6 +278,7 @@ FAULTS = (
         "public code",
         slip(_penalised, Towers.mean_step, _penalty_in_each),
         "regulariser.*(0 times|left out|missing)|off by",
+        rule="C402",
     ),
     Fault(
         "G12-penalty-averaged-twice",
@@ -273,6 +286,7 @@ FAULTS = (
         "public code",
         slip(_penalised, _penalty_averaged_twice, _penalty_in_each),
         "regulariser.*(1/<n>|0.25)",
+        rule="C402",
     ),
     Fault(
         "G13-micro-batches-added",
@@ -280,6 +294,7 @@ FAULTS = (
         "public code",
         slip(Towers.step, _micro_batches_added, _micro_batches_averaged, rows=lambda count: 4 * count),
         "2 times too large|2 times",
+        rule="C403",
     ),
     Fault(
         "G14-repeated-words",
@@ -287,5 +302,6 @@ FAULTS = (
         "tensorflow 5252",
         slip(_table, _repeated_words_overwritten, _table_of_all, inputs=_words),
         "IndexedSlices|repeated|overwr",
+        rule="C900",
     ),
 )

@@ -161,6 +161,7 @@ FAULTS = (
         "public code",
         slip(Towers.model, _other_order, Towers.joined_model),
         "shards are joined in a different order",
+        rule="C101",
     ),
     Fault(
         "V22-shifted",
@@ -168,6 +169,7 @@ FAULTS = (
         "public code",
         slip(Towers.model, _shifted, Towers.joined_model),
         "rows are shifted by 1",
+        rule="C101",
     ),
     Fault(
         "V22-rows-reversed",
@@ -175,6 +177,7 @@ FAULTS = (
         "public code",
         slip(Towers.model, _reversed, Towers.joined_model),
         "in reverse order",
+        rule="C101",
     ),
     Fault(
         "V22-strided",
@@ -182,6 +185,7 @@ FAULTS = (
         "public code",
         slip(Towers.model, _strided, _dealt),
         "joined in a different order",
+        rule="C101",
     ),
     Fault(
         "V22-a-neighbours-rows",
@@ -189,6 +193,7 @@ FAULTS = (
         "public code",
         slip(Towers.model, _neighbours, Towers.joined_model),
         r"Rows \d+ .* take the place of rows \d+",
+        rule="C101",
     ),
     Fault(
         "V22-labels-of-another",
@@ -196,6 +201,7 @@ FAULTS = (
         "public code",
         slip(_labels, _labels_of_another, _labels_right, inputs=_xy),
         "Y .*(shifted|of another|different rows)",
+        rule="C102",
     ),
     Fault(
         "V23-overlap",
@@ -203,6 +209,7 @@ FAULTS = (
         "public code",
         slip(Towers.model, _overlapping, Towers.joined_model, "shape"),
         r"Rows? \d+.*(twice|doubled|more than once)",
+        rule="C101",
     ),
     Fault(
         "V23-padding-kept",
@@ -210,6 +217,7 @@ FAULTS = (
         "public code",
         slip(Towers.model, _padding_kept, _padding_cut, "shape", rows=uneven),
         "padd|rows? (more|too many|were added)",
+        rule="C105",
     ),
     Fault(
         "V23-padding-counted",
@@ -217,6 +225,7 @@ FAULTS = (
         "public code",
         slip(Towers.loss, _padding_counted, _padding_left_out, rows=uneven),
         "padd|rows? (more|too many|were added)",
+        rule="C105",
     ),
     Fault(
         "V24-zeros",
@@ -224,6 +233,7 @@ FAULTS = (
         "public code",
         slip(Towers.model, _zeros, Towers.joined_model, also=UNUSED),
         r"shard \d+.*zero",
+        rule="C109",
     ),
     Fault(
         "V24-one-scaled",
@@ -231,6 +241,7 @@ FAULTS = (
         "public code",
         slip(Towers.model, _one_scaled, Towers.joined_model),
         r"shard \d+.* 2 times",
+        rule="C109",
     ),
     Fault(
         "V25-outputs-swapped",
@@ -238,6 +249,7 @@ FAULTS = (
         "public code",
         slip(_two_outputs, _swapped, _in_order),
         r"output\['high'\] and output\['low'\] are in the wrong order",
+        rule="C404",
     ),
     Fault(
         "V25-output-missing",
@@ -252,6 +264,7 @@ FAULTS = (
         "made up for this list",
         slip(Towers.model, _half, Towers.joined_model),
         "computes in float16 instead of float32",
+        rule="C408",
     ),
     Fault(
         "V26-compressed-sum",
@@ -259,6 +272,7 @@ FAULTS = (
         "made up for this list",
         slip(_sum, _compressed, _summed),
         "bfloat16",
+        rule="C408",
     ),
     Fault(
         "V27-wider-dtype",
@@ -266,6 +280,7 @@ FAULTS = (
         "public code",
         slip(Towers.model, _wider, Towers.joined_model, "dtype"),
         "float64",
+        rule="C401",
     ),
     Fault(
         "V28-mean-of-sums",
@@ -273,6 +288,7 @@ FAULTS = (
         "public code",
         slip(_sum, _averaged, _summed),
         "<n> times too small",
+        rule="C110",
     ),
     Fault(
         "V28-sum-of-means",
@@ -280,6 +296,7 @@ FAULTS = (
         "public code",
         slip(Towers.loss, _added, Towers.mean_loss),
         "<n> times too large",
+        rule="C110",
     ),
     Fault(
         "V29-last-lost",
@@ -287,6 +304,7 @@ FAULTS = (
         "public code",
         slip(_sum, _last_lost, _summed, also=UNUSED),
         r"part of shard \d+ .* is missing",
+        rule="C110",
     ),
     Fault(
         "V29-first-alone",
@@ -294,5 +312,6 @@ FAULTS = (
         "public code",
         slip(Towers.loss, _first_alone, Towers.mean_loss, also=UNUSED),
         "includes only shard 0 .* lost",
+        rule="C110",
     ),
 )

@@ -6,7 +6,7 @@ from typing import Any
 
 from harness.evidence.arithmetic import MOVEMENT
 from harness.faults.fault import Case, Program
-from harness.judgement.diagnosis.place import place_of_function
+from harness.judgement.diagnosis.observed import place_of_function
 from harness.judgement.diagnosis.recorded import Step, equal, recording
 from harness.judgement.runs import Program as Run
 from harness.lazy import tf

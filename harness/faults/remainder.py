@@ -72,6 +72,7 @@ FAULTS = (
         "keras-extras issue 7",
         slip(Towers.model, _floor_slice, Towers.joined_model, "shape", rows=uneven),
         _LOST,
+        rule="C101",
     ),
     Fault(
         "V01-fewer-rows",
@@ -79,6 +80,7 @@ FAULTS = (
         "keras-extras issue 11",
         slip(Towers.model, _floor_slice, Towers.joined_model, "shape", rows=lambda count: count - 1),
         _ALL,
+        rule="C101",
     ),
     Fault(
         "V01-get-slice",
@@ -86,6 +88,7 @@ FAULTS = (
         "keras-extras issue 7",
         slip(Towers.model, _get_slice, _sliced, "shape", rows=uneven, modes=_MODES),
         _LOST,
+        rule="C101",
     ),
     Fault(
         "V01-loss",
@@ -98,6 +101,7 @@ FAULTS = (
             rows=lambda _: 11,
         ),
         r"Rows? \d+.* dropped",
+        rule="C102",
     ),
     Fault(
         "V03-even-split",
@@ -112,5 +116,6 @@ FAULTS = (
         "public code",
         slip(Towers.model, _cut_to_a_multiple, _cut_right, "shape"),
         _ALL,
+        rule="C101",
     ),
 )

@@ -64,6 +64,7 @@ FAULTS = (
         "tensorflow 2732",
         _sum(sample(1000, 3) + 1, 1e-3),
         r"0\.999 times",
+        rule="C403",
     ),
     Fault(
         "V21-large-numbers",
@@ -71,6 +72,7 @@ FAULTS = (
         "tensorflow 2732",
         _sum(1e6 * (sample(1000, 3) + 1), 1e-3),
         r"0\.999 times",
+        rule="C403",
     ),
     Fault(
         "V21-float16",
@@ -78,6 +80,7 @@ FAULTS = (
         "tensorflow 2732",
         _sum((sample(64, 3) + 2).astype("float16"), 0.1),
         r"0\.9001? times",
+        rule="C403",
     ),
     # 1e-9 is a fault in float64.
     Fault(
@@ -86,6 +89,7 @@ FAULTS = (
         "tensorflow 2732",
         _sum(sample(1000, 3).astype("float64") + 1, 1e-9),
         r"0\.999999999 times",
+        rule="C403",
     ),
     Fault(
         "V21-one-element",
@@ -93,6 +97,7 @@ FAULTS = (
         "tensorflow 2732",
         slip(_product, _one_element_wrong, _products, inputs=_rows_of_64),
         r"1 of \d+ elements differ",
+        rule="C900",
     ),
     Fault(
         "V21-coarse-tower",
@@ -100,5 +105,6 @@ FAULTS = (
         "made up for this list",
         slip(_product, _last_coarse, _products, inputs=_rows_of_64),
         "computes in float16 instead of float32",
+        rule="C408",
     ),
 )

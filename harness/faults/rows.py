@@ -105,6 +105,7 @@ FAULTS = (
         "public code",
         slip(Towers.model, _side_by_side, Towers.joined_model, "shape"),
         "joined along axis 1",
+        rule="C110",
     ),
     Fault(
         "V05-stacked-as-columns",
@@ -117,6 +118,7 @@ FAULTS = (
             rows=lambda count: count,
         ),
         "is transposed",
+        rule="C405",
     ),
     Fault(
         "V05-split-features",
@@ -124,6 +126,7 @@ FAULTS = (
         "public code",
         _along_axis_1(lambda x: tf.nn.softmax(x), lambda count: {"x": sample(2 * count, 2 * count)}),
         _ALONG_1,
+        rule="C110",
     ),
     Fault(
         "V05-split-time",
@@ -131,6 +134,7 @@ FAULTS = (
         "public code",
         _along_axis_1(_running_sum, lambda count: {"x": sample(count, 3 * count)}),
         _ALONG_1,
+        rule="C110",
     ),
     Fault(
         "V05-split-image-rows",
@@ -138,11 +142,24 @@ FAULTS = (
         "public code",
         _along_axis_1(_convolution, _images),
         _ALONG_1,
+        rule="C110",
     ),
     Fault(
-        "V18-batch-statistics", "batch normalisation per shard", "tensorflow 7439", _batch_statistics, "not row-wise"
+        "V18-batch-statistics",
+        "batch normalisation per shard",
+        "tensorflow 7439",
+        _batch_statistics,
+        "not row-wise",
+        rule="C110",
     ),
-    Fault("V19-table", "make_parallel without `broadcast` for a table", "public code", _split_table, _LIKE_A_BATCH),
+    Fault(
+        "V19-table",
+        "make_parallel without `broadcast` for a table",
+        "public code",
+        _split_table,
+        _LIKE_A_BATCH,
+        rule="C110",
+    ),
     Fault(
         "V19-table-by-hand",
         "a table split like a batch",
@@ -154,5 +171,6 @@ FAULTS = (
             inputs=lambda count: {"x": sample(2 * count, 3), "table": sample(5 * count, 3, seed=7)},
         ),
         _LIKE_A_BATCH,
+        rule="C110",
     ),
 )

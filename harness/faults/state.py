@@ -86,6 +86,7 @@ FAULTS = (
         "public code",
         _drifting_copies,
         "each shard takes a training step of its own",
+        rule="C110",
     ),
     Fault(
         "G04-stale-copy",
@@ -93,6 +94,7 @@ FAULTS = (
         "public code",
         _stale_copy,
         "gets no gradient: the program never reads it",
+        rule="C301",
     ),
     Fault(
         "G04-stale-step",
@@ -100,5 +102,6 @@ FAULTS = (
         "public code",
         slip(_step, _early_in_the_last, lambda t, x: t.sum(lambda part: _step(t, part), x)),
         r"part of shard \d .* is missing",
+        rule="C110",
     ),
 )

@@ -90,6 +90,7 @@ FAULTS = (
         "tensorflow PR 21824",
         _applied_per_shard,
         "optimizer is applied <n> times, once for each shard",
+        rule="C203",
     ),
     Fault(
         "S01-applied-to-what-nobody-named",
@@ -97,6 +98,7 @@ FAULTS = (
         "made up for this list",
         _applied_to_what_nobody_named,
         "optimizer is applied <n> times, once for each shard",
+        rule="C203",
     ),
     Fault(
         "V17-mean-of-root-mean-squares",
@@ -108,6 +110,7 @@ FAULTS = (
             lambda t, x: tf.sqrt(t.mean(_mean_square, x)),
         ),
         "averaged over shards, but in the reference it is not a mean over rows",
+        rule="C110",
     ),
     Fault(
         "V17-mean-of-masked-means",
@@ -120,5 +123,6 @@ FAULTS = (
             inputs=_half_masked,
         ),
         "averaged over shards, but in the reference it is not a mean over rows",
+        rule="C110",
     ),
 )

@@ -165,6 +165,7 @@ FAULTS = (
         "public code",
         _updated(_in_each, _count),
         "(once for each of the <n> shards|<n> times)",
+        rule="C204",
     ),
     Fault(
         "S03-added-in-each",
@@ -172,6 +173,7 @@ FAULTS = (
         "public code",
         _updated(_in_each, _add),
         "(once for each of the <n> shards|<n> times)",
+        rule="C204",
     ),
     Fault(
         "S04-moved-in-each",
@@ -179,6 +181,7 @@ FAULTS = (
         "tensorflow 7439",
         _updated(_in_each, _move),
         "(once for each of the <n> shards|<n> times)",
+        rule="C110",
     ),
     Fault(
         "S04-of-the-first",
@@ -186,6 +189,7 @@ FAULTS = (
         "tensorflow 7439",
         _updated(_of_first, _move),
         "only shard 0|rows of shard 0",
+        rule="C110",
     ),
     Fault(
         "S05-last-writer",
@@ -193,17 +197,31 @@ FAULTS = (
         "public code",
         _updated(_in_each, _set),
         r"only shard \d+|once for each of the <n> shards",
+        rule="C110",
     ),
     Fault(
-        "S06-never", "an update that is never made", "public code", _updated(_never, _add), "(never|not) (updated|made)"
+        "S06-never",
+        "an update that is never made",
+        "public code",
+        _updated(_never, _add),
+        "(never|not) (updated|made)",
+        rule="C202",
     ),
-    Fault("S06-twice", "an update that is made twice", "public code", _updated(_twice, _add), "(twice|2 times)"),
+    Fault(
+        "S06-twice",
+        "an update that is made twice",
+        "public code",
+        _updated(_twice, _add),
+        "(twice|2 times)",
+        rule="C204",
+    ),
     Fault(
         "S07-read-before",
         "the towers read values from before the update",
         "made up for this list",
         slip(_read_late, _read_before, _read_after, variables=_state),
         "from before their update",
+        rule="C210",
     ),
     Fault(
         "S08-rate-times-towers",
@@ -211,6 +229,7 @@ FAULTS = (
         "public code",
         slip(_train_alone, _rate_times_towers, _train_right, variables=trained),
         "<n> times",
+        rule="C110",
     ),
     Fault(
         "S08-rate-by-towers",
@@ -218,6 +237,7 @@ FAULTS = (
         "public code",
         slip(_train_alone, _rate_by_towers, _train_right, variables=trained),
         "<n> times|1/<n>",
+        rule="C403",
     ),
     Fault(
         "S08-applied-twice",
@@ -225,6 +245,7 @@ FAULTS = (
         "made up for this list",
         slip(_train_alone, _applied_twice, _train_right, variables=trained),
         "(2 times|twice)",
+        rule="C205",
     ),
     Fault(
         "S09-frozen",
@@ -232,6 +253,9 @@ FAULTS = (
         "public code",
         slip(_train_alone, _one_frozen, _train_right, variables=trained),
         "bias.*(never|not) updated",
+        rule="C202",
     ),
-    Fault("S09-copy-missed", "a device's copy misses an update", "public code", _copies, r"shard \d+|copy"),
+    Fault(
+        "S09-copy-missed", "a device's copy misses an update", "public code", _copies, r"shard \d+|copy", rule="C118"
+    ),
 )

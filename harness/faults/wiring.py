@@ -204,6 +204,7 @@ FAULTS = (
         "public code",
         _stages(Parts.whole, partial(_micro, order=(3, 2, 1, 0)), _in_order, "value"),
         "in a different order",
+        rule="C101",
     ),
     Fault(
         "M11-micro-batch-lost",
@@ -211,6 +212,7 @@ FAULTS = (
         "public code",
         _stages(Parts.whole, partial(_micro, order=(0, 1, 2)), _in_order, "shape"),
         r"Rows 6 and 7 of 8 were dropped",
+        rule="C101",
     ),
     Fault(
         "M11-micro-batch-doubled",
@@ -218,6 +220,7 @@ FAULTS = (
         "public code",
         _stages(Parts.whole, partial(_micro, order=(0, 0, 2, 3)), _in_order, "value"),
         r"Rows 0 and 1 take the place of rows 2 and 3",
+        rule="C101",
     ),
     Fault(
         "M12-stage-left-out",
@@ -225,6 +228,7 @@ FAULTS = (
         "public code",
         _stages(Parts.whole, _left_out, Parts.stages, "value", "unused-device"),
         "the ops after it in the reference are left out",
+        rule="C411",
     ),
     Fault(
         "M13-shared-weights",
@@ -239,6 +243,7 @@ FAULTS = (
         "public code",
         _members(Parts.side_by_side, _chained, Parts.members, "value", "transfer"),
         _ALONE,
+        rule="C409",
     ),
     Fault(
         "M15-results-rotated",
@@ -246,6 +251,7 @@ FAULTS = (
         "public code",
         _members(Parts.side_by_side, _rotated, Parts.members, "value"),
         "in the wrong order",
+        rule="C404",
     ),
     Fault(
         "M16-member-without-a-vote",
@@ -253,6 +259,7 @@ FAULTS = (
         "public code",
         _members(_voted, partial(_votes, used=1), _vote_on_host, "value"),
         "missing|left out",
+        rule="C410",
     ),
     Fault(
         "M16-vote-on-a-member",

@@ -9,7 +9,7 @@ from harness._tensorflow import lines_of
 from harness.devices.device import Devices
 from harness.devices.lost import lost_hosts, naming_hosts
 from harness.evidence.places import in_users, module_of, place
-from harness.judgement.diagnosis.place import place_of_error
+from harness.judgement.diagnosis.observed import place_of_error
 from harness.records import Finding
 from harness.runner.users_error import PREAMBLES, message_lines
 

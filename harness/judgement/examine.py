@@ -15,7 +15,7 @@ from harness.devices.lost import lost_hosts
 from harness.errors import HarnessError, HostUnreachable
 from harness.evidence.trace import Trace
 from harness.evidence.tracing import trace
-from harness.judgement.diagnosis.place import place_of_function
+from harness.judgement.diagnosis.observed import place_of_function
 from harness.judgement.diagnosis.question import Leaf, Part, Question
 from harness.judgement.error_line import error_finding, error_line
 from harness.judgement.exactness import were_exact

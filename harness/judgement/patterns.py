@@ -18,7 +18,7 @@ from harness.records import Finding
 #: The patterns that verify knows: ``stages``, each device hands on to its neighbour; ``members``, none hands on.
 PATTERNS = ("stages", "members")
 #: Why a tensor of a stage went to another device than the next one.
-SKIPPED = "a stage may pass tensors only to the next device: an op or a whole stage is on the wrong device"
+_SKIPPED = "a stage may pass tensors only to the next device: an op or a whole stage is on the wrong device"
 #: The gradient of each operand is that of the sum, where the shapes are equal.
 _SUMS = frozenset({"Add", "AddN", "AddV2", "BiasAdd"})
 
@@ -95,7 +95,7 @@ def _between_stages(wiring: Wiring, devices: Devices, edge: _Edge) -> str:
     if start < 0 or end < 0:
         return "a stage's tensor passes through a device that is not part of the pipeline"
     if source.role == "forward" and reader.role == "forward" and end != start + 1:
-        return SKIPPED
+        return _SKIPPED
     if source.role == "gradient" and end != start - 1:
         return "a stage may pass gradients only to the previous device: an op is on the wrong device"
     return ""

@@ -14,7 +14,7 @@ from harness.plural import plural
 from harness.records import Finding
 
 #: What is wrong where values that are right may stand in other rows.
-MOVED = "values are at different positions"
+_MOVED = "values are at different positions"
 
 
 def judge_structure(found: Result, expected: Result, mode: str) -> list[Finding]:
@@ -42,15 +42,15 @@ def _moved(have: object, want: object) -> str:
     """That values are at other positions; of a ragged tensor, which row has how many of them."""
     ends = [_row_ends(layout) for layout in (have, want)]
     if not all(ends):
-        return MOVED
+        return _MOVED
     for found, expected in zip(*ends, strict=False):
         rows, due = ([end - start for start, end in pairwise(each)] for each in (found, expected))
         if len(rows) != len(due):
-            return f"{MOVED}: {plural(len(rows), 'row')} instead of {len(due):,}"
+            return f"{_MOVED}: {plural(len(rows), 'row')} instead of {len(due):,}"
         for number, (count, right) in enumerate(zip(rows, due, strict=True)):
             if count != right:
-                return f"{MOVED}: row {number} has {plural(count, 'value')} instead of {right:,}"
-    return MOVED
+                return f"{_MOVED}: row {number} has {plural(count, 'value')} instead of {right:,}"
+    return _MOVED
 
 
 def _row_ends(layout: object) -> list[list[int]]:

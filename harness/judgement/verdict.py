@@ -12,11 +12,9 @@ from harness.judgement.accepted import Acceptance, accepted, accepts
 from harness.judgement.diagnosis.explain import explain, merged
 from harness.judgement.diagnosis.wording import first_upper, listed
 from harness.judgement.other_numbers import ROWS_ALIKE
-from harness.judgement.patterns import SKIPPED
 from harness.judgement.placement import gradient_ops, removed
 from harness.judgement.proving import is_rounding, only_rounding, refutations, with_proof
 from harness.judgement.runs import rows_alike, rows_of
-from harness.judgement.structure import MOVED
 from harness.judgement.values import EXACT
 from harness.judgement.verification import PLACE_KINDS, VALUE_KINDS, Verification, describe
 from harness.plural import plural
@@ -68,7 +66,8 @@ def conclude(
     # Of a reference whose runs differ, all else that could not be judged may be a consequence.
     judged.undecided[:] = undecided or judged.undecided
     known = [*explained, *merged(judged.findings)]
-    known.sort(key=lambda finding: not finding.message.startswith(MOVED))  # what differs in a row follows from that
+    # What differs in a row follows from where the rows are.
+    known.sort(key=lambda finding: finding.kind != "shape" or bool(finding.cause))
     findings, outdated = accepted(_without_idle_devices(known, examination), acceptances, standing)
     verdict = Verdict.PASS
     own = hasattr(examination.reference, "is_first_device_run")
@@ -139,7 +138,7 @@ def _without_idle_devices(findings: Sequence[Finding], examination: Examination)
                 removed(device, examination.traces[mode]) for mode in modes for device in devices
             )
             lost = lost and set(modes) <= set(finding.mode.split(", "))
-            if elsewhere or lost or finding.message.startswith(SKIPPED):
+            if elsewhere or lost or finding.kind == "transfer":
                 lines = (*(finding.follows or (describe(finding),)), describe(idle))
                 kept[number] = replace(finding, follows=lines)
                 kept.remove(idle)

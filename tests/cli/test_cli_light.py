@@ -93,7 +93,9 @@ def test_an_unknown_kind_of_finding_is_a_usage_error(tmp_path: Path) -> None:
     done = run(tmp_path, "explain", "H999")
     assert (done.returncode, done.stdout) == (2, "")
     last = max(kind.code for kind in KINDS.values())
-    assert f"no kind of finding has the code or name 'H999'; accepted: H101 to {last}, or a name" in done.stderr
+    assert (
+        f"no kind of finding and no cause has the code or name 'H999'; accepted: H101 to {last}, C101 to" in done.stderr
+    )
 
 
 def test_an_interrupt_of_the_imports_ends_the_command_without_a_traceback() -> None:

@@ -39,6 +39,7 @@ def test_a_planted_fault_is_found_in_every_mode(fault: Fault[Case], four_cpus: h
     for mode in case.modes:
         assert case.kinds <= kinds_in(found, mode) <= case.kinds | case.also, found
     assert fault.names_cause(found.reason, len(four_cpus)), found
+    assert not fault.rule or {finding.cause for finding in found.findings if finding.cause} == {fault.rule}, found
     origin = origin_of(fault, four_cpus)
     assert not origin or names_one_of(origin, found.reason), (origin, found)
 

@@ -11,7 +11,7 @@ import tensorflow as tf
 
 from harness import Devices, Verdict, Verification, colocate_gradients, verify
 from harness.faults.samples import sample
-from harness.judgement.diagnosis.out_of_line import unevenly_spaced
+from harness.judgement.diagnosis.odd import unevenly_spaced
 
 pytestmark = pytest.mark.devices(min=4)
 #: The program, the reference, the inputs and the variables.

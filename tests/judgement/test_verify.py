@@ -312,7 +312,7 @@ def test_assert_parallel_raises_with_the_findings_in_ten_lines_at_most(devices: 
         assert_parallel(lambda x: dense(x) * 2.0, dense, {"x": X}, devices=devices[:2], seed=3)
     text = str(caught.value)
     assert len(caught.value.findings) == 2
-    assert text.count("\n  [H104 value]") == 1
+    assert text.count("\n  [H104 value, C") == 1
     assert text.count("\n  [H204 unused-device]") == 1
     assert len(text.splitlines()) <= 10, text
     found = caught.value.verification

@@ -86,7 +86,7 @@ def test_a_clean_program_exits_with_0_and_a_planted_fault_with_1(tmp_path: Path)
     assert clean.stdout.startswith("PASS")
     faulty = run(PROGRAM.script("cpu:2", make_parallel=planted_parallel.forgets_the_last_row), tmp_path)
     assert faulty.returncode == 1
-    assert "[H104 value]" in faulty.stderr
+    assert "[H104 value, C" in faulty.stderr
     assert "Traceback" not in faulty.stderr
 
 

@@ -31,4 +31,4 @@ def test_the_test_of_the_readme_is_ten_lines_and_passes_and_its_faulty_twin_fail
     assert f"PASSED {_FILE}::" in done.stdout
     assert "FAILED test_twin.py::" in done.stdout
     assert "1 failed, 1 passed" in done.stdout
-    assert "[H104 value] output" in done.stdout
+    assert "[H104 value, C110] output" in done.stdout
