@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Literal
 from harness.errors import UsageError
 from harness.plural import plural
 from harness.records import Fingerprint, GpuFacts, RunRecord, Verdict
-from harness.report.comparison import MOST_ROWS, NORMAL_SPREAD, figures_of
+from harness.report.comparison import MOST_ROWS, NORMAL_SPREAD, Column, Comparison, compare
 from harness.report.printable import device_label, one_line, shortened
 from harness.report.quantities import TIMES, quantity
 from harness.report.terminal import finding_line, print_line
@@ -63,21 +63,24 @@ def diff(old: RunRecord, new: RunRecord) -> Diff:
         UsageError: the runs cannot be compared: one is of hardware and the other of a described machine, they are of
             devices of different kinds, or they have no check in common.
     """
-    _refuse_incomparable(old, new)
-    before, after = ({result.check for result in record.results} for record in (old, new))
-    differences = (*_run(old, new), *_verdicts(old, new), *_findings(old, new), *_figures(old, new))
-    figures = figures_of(old).keys() & figures_of(new).keys()
-    return Diff((*differences, *_environment(old, new)), len(before & after), len(figures))
+    both = compare((Column("old", old), Column("new", new)))
+    checks = sum(None not in row.verdicts for row in both.verdicts)
+    _refuse_incomparable(old, new, checks)
+    same_level = old.level == new.level
+    differences = (*_run(old, new), *_verdicts(both, same_level), *_findings(old, new), *_figures(both, same_level))
+    return Diff(
+        (*differences, *_environment(old, new)), checks, sum(None not in figure.values for figure in both.figures)
+    )
 
 
-def _refuse_incomparable(old: RunRecord, new: RunRecord) -> None:
+def _refuse_incomparable(old: RunRecord, new: RunRecord, checks_in_common: int) -> None:
     machines = [f"the described machine {each.spec}" if each.described else "hardware" for each in (old, new)]
     kinds = [" and ".join(sorted({f"{card.kind}s" for card in each.cards})) for each in (old, new)]
     checks = [", ".join(result.check for result in each.results) or "none" for each in (old, new)]
     for facts, differ in (
         (machines, machines[0] != machines[1]),
         (kinds, kinds[0] != kinds[1] and all(kinds)),
-        (checks, not {result.check for result in old.results} & {result.check for result in new.results}),
+        (checks, not checks_in_common),
     ):
         if differ:
             if facts is checks:
@@ -99,20 +102,19 @@ def _run(old: RunRecord, new: RunRecord) -> Iterator[Difference]:
             yield Difference("changed", "run", f"{name}: {one_line(one) or 'none'} → {one_line(other) or 'none'}")
 
 
-def _verdicts(old: RunRecord, new: RunRecord) -> Iterator[Difference]:
-    before, after = ({each.check: each.verdict for each in record.results} for record in (old, new))
-    for check in dict.fromkeys((*before, *after)):
-        one, other = before.get(check), after.get(check)
+def _verdicts(both: Comparison, same_level: bool) -> Iterator[Difference]:
+    for row in both.verdicts:
+        one, other = row.verdicts
         if one is other:
             continue
-        what = f"{one_line(check)}: {one or 'no result'} → {other or 'no result'}"
+        what = f"{one_line(row.check)}: {one or 'no result'} → {other or 'no result'}"
         if one in _RAN and other in _RAN:
             yield Difference("worse" if _RAN.index(other) > _RAN.index(one) else "better", "verdict", what)
         elif other in _RAN:
             improved = one is not None and other is not Verdict.FAIL
             yield Difference("worse" if other is Verdict.FAIL else "better" if improved else "changed", "verdict", what)
         else:
-            lost = one in _RAN and (other is not None or old.level == new.level)
+            lost = one in _RAN and (other is not None or same_level)
             yield Difference(
                 "worse" if lost or (one is None and other is Verdict.UNKNOWN) else "changed", "verdict", what
             )
@@ -143,18 +145,17 @@ def _finding_lines(record: RunRecord) -> dict[tuple[str, str, str, str], list[st
     return lines
 
 
-def _figures(old: RunRecord, new: RunRecord) -> Iterator[Difference]:
-    before, after = figures_of(old), figures_of(new)
-    for key in dict.fromkeys((*before, *after)):
-        name = one_line(" ".join(filter(None, (f"{key[0]}:", key[1], key[2]))))
-        if key not in after:
-            gone: Direction = "worse" if old.level == new.level else "changed"
-            yield Difference(gone, "figure", f"{name}: {quantity(before[key], key[3])} → not measured")
-        elif key not in before:
-            yield Difference("changed", "figure", f"{name}: not measured → {quantity(after[key], key[3])}")
+def _figures(both: Comparison, same_level: bool) -> Iterator[Difference]:
+    for row in both.figures:
+        one, other = row.values
+        name = one_line(" ".join(filter(None, (f"{row.check}:", row.name, row.where))))
+        if one is not None and other is not None:
+            yield from _moved(name, row.unit, one, other, shared="CPU:" in row.where)
+        elif one is not None:
+            gone: Direction = "worse" if same_level else "changed"
+            yield Difference(gone, "figure", f"{name}: {quantity(one, row.unit)} → not measured")
         else:
-            shared = "CPU:" in key[2]
-            yield from _moved(name, key[3], before[key], after[key], shared=shared)
+            yield Difference("changed", "figure", f"{name}: not measured → {quantity(other, row.unit)}")
 
 
 def _moved(name: str, unit: str, one: float, other: float, *, shared: bool) -> Iterator[Difference]:
