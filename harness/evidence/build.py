@@ -15,7 +15,7 @@ from harness.evidence.bodies import Graph, Tensor
 from harness.evidence.collectives import Collective, collectives_of
 from harness.evidence.functions import compiled_by_xla
 from harness.evidence.handing import shared
-from harness.evidence.op import Op, Transfer
+from harness.evidence.op import Op, Part, Transfer, Transfers
 from harness.evidence.op_types import dtype_name
 from harness.evidence.placed import Placed, executed_ops, kernels_of, op_of, ops_of, runs_on, working_nodes
 from harness.evidence.places import places_in
@@ -23,7 +23,6 @@ from harness.evidence.roles import LOOKUPS, role_of
 from harness.evidence.sizes import Shape, shapes_of, transfers_of
 from harness.evidence.steps import Recording, Step
 from harness.evidence.trace import Trace
-from harness.evidence.transfers import Part, Transfers
 from harness.evidence.userops import OUTSIDE_PREFIX, name_in_trace, user_ops
 from harness.evidence.work import estimate, work_of
 

@@ -28,8 +28,7 @@ from harness.runner.users_error import users_code
 from harness.runner.worker import Send
 from harness.speed.label import kind_of, speed_label
 from harness.speed.measure import quiet
-from harness.speed.outputs import arrays_of
-from harness.speed.scaling.outputs import MOST_BYTES, difference, load_outputs, save_outputs
+from harness.speed.outputs import MOST_BYTES, arrays_of, difference, load_outputs, save_outputs
 from harness.speed.scaling.record import Mode, Point, Round
 from harness.speed.synchronise import synchronise, warm_up
 
