@@ -21,7 +21,7 @@ from harness.evidence.placed import Placed, executed_ops, kernels_of, op_of, ops
 from harness.evidence.places import places_in
 from harness.evidence.roles import LOOKUPS, role_of
 from harness.evidence.sizes import Shape, shapes_of, transfers_of
-from harness.evidence.steps import Recording, Step
+from harness.evidence.steps import RecordedOp, Recording
 from harness.evidence.trace import Trace
 from harness.evidence.userops import OUTSIDE_PREFIX, name_in_trace, user_ops
 from harness.evidence.work import estimate, work_of
@@ -129,7 +129,7 @@ class _Builder:
         self.taken[base] += 1
         return base if count == 0 else f"{base}_{count}"
 
-    def name(self, step: Step) -> None:
+    def name(self, step: RecordedOp) -> None:
         if step.type not in self.recording.functions:
             step.label = self.unique(step.type)
             return
@@ -138,7 +138,7 @@ class _Builder:
         step.backward = match is not None and match["backward"] is not None
         step.label = self.unique(f"{base}.backward" if step.backward else base)
 
-    def add_eager(self, step: Step) -> None:
+    def add_eager(self, step: RecordedOp) -> None:
         name = step.label
         self.kernels_seen[step.type, _device(step.device)] += 1
         device = runs_on(step.type, _device(step.device))
@@ -174,7 +174,7 @@ class _Builder:
             self.variables[name] = len(self.variables)
             self.maker[tensor_id] = name, 0
 
-    def fetch(self, step: Step, device: DeviceName) -> None:
+    def fetch(self, step: RecordedOp, device: DeviceName) -> None:
         """Note which inputs an eager op had to copy to its device; TensorFlow keeps the copy, so once per tensor."""
         for tensor_id, holder, size_bytes in step.held:
             if (tensor_id, device) not in self.fetched:
@@ -188,7 +188,7 @@ class _Builder:
         written = user_ops(Graph(function.node_def, self.recording.functions), DeviceName()).ops
         self.ops.extend(replace(op_of(op, None, name, None), role="data") for op in written)
 
-    def add_call(self, step: Step) -> None:
+    def add_call(self, step: RecordedOp) -> None:
         name = step.label
         requested = _device(step.scope) or DeviceName()
         for tensor_id, argument in zip(
@@ -228,7 +228,7 @@ class _Builder:
         self.work.append(partial(work_of, body, written.ops, name, step.shapes))
         self.shapes.append(partial(shapes_of, body, name, step.shapes))
 
-    def graph_of(self, call: Step) -> Graph:
+    def graph_of(self, call: RecordedOp) -> Graph:
         """What a call ran, as the user wrote it."""
         function = self.recording.functions[call.type]
         if call.body is None:

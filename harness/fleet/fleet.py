@@ -12,7 +12,7 @@ from harness.fleet.accuse import accusations_of
 from harness.fleet.actions import Action
 from harness.fleet.history import offenders, trends
 from harness.fleet.index import Loaded, load
-from harness.fleet.judge import Judged, bare, judge
+from harness.fleet.judge import FleetFindings, bare, judge
 from harness.fleet.policy import Policy
 from harness.fleet.seen import Seen
 from harness.fleet.store import LeftOut, Store, plain_name
@@ -168,7 +168,9 @@ def _counts(machines: Sequence[Machine]) -> Counts:
     )
 
 
-def _with_controls(accusations: Sequence[Accusation], judged: Judged, machines: Sequence[Machine]) -> list[Accusation]:
+def _with_controls(
+    accusations: Sequence[Accusation], judged: FleetFindings, machines: Sequence[Machine]
+) -> list[Accusation]:
     """Name a proven machine of the same cohort for what has to be run again, if possible of the same rack."""
     proven = {each.name for each in machines if each.state is State.PROVEN}
     runs = {seen.host: seen for seen in judged.runs}

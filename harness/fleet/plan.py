@@ -17,7 +17,7 @@ from harness.report.quantities import percent
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
+class Withdrawal:
     """One machine to take out of service."""
 
     machine: str
@@ -34,7 +34,7 @@ class Plan:
     """All steps, and what share of the machines they take out."""
 
     scheduler: str
-    steps: tuple[Step, ...]
+    steps: tuple[Withdrawal, ...]
     #: Machines with a fault that the plan leaves alone, and why.
     left_alone: tuple[tuple[str, str], ...]
     machines: int
@@ -92,11 +92,11 @@ def plan_lines(plan: Plan) -> Iterator[str]:
     yield from (f"# left alone: {what}: {why}" for what, why in plan.left_alone)
 
 
-def _step(name: str, own: list[Accusation], scheduler: Scheduler) -> Step:
+def _step(name: str, own: list[Accusation], scheduler: Scheduler) -> Withdrawal:
     first = own[0]
     cause = f"{first.subject}: {first.reasons[0] if first.reasons else first.action}"
     reason = plain_reason(cause)
-    return Step(
+    return Withdrawal(
         name,
         str(first.action),
         one_line(cause),
