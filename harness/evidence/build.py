@@ -12,7 +12,6 @@ from typing import Any, TypeVar
 from harness._tensorflow import CollectedGraph
 from harness.devices.name import DeviceName
 from harness.evidence.bodies import Graph, Tensor
-from harness.evidence.collectives import Collective, collectives_of
 from harness.evidence.functions import compiled_by_xla
 from harness.evidence.handing import shared
 from harness.evidence.op import Op, Part, Transfer, Transfers
@@ -20,7 +19,7 @@ from harness.evidence.op_types import dtype_name
 from harness.evidence.placed import Placed, executed_ops, kernels_of, op_of, ops_of, runs_on, working_nodes
 from harness.evidence.places import places_in
 from harness.evidence.roles import LOOKUPS, role_of
-from harness.evidence.sizes import Shape, shapes_of, transfers_of
+from harness.evidence.sizes import Collective, Shape, collectives_of, shapes_of, transfers_of
 from harness.evidence.steps import RecordedOp, Recording
 from harness.evidence.trace import Trace
 from harness.evidence.userops import OUTSIDE_PREFIX, name_in_trace, user_ops

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from harness.records import Verdict
-from harness.report.name_column import beside_names
+from harness.report.speedups import beside_names
 from harness.speed.gate import FigureChange, Judgement
 
 _HEAD = f"{'base':>7}  {'now':>7}  {'change':>8}  {'interval':^18}  {'p':>7}  verdict"
