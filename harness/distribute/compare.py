@@ -33,7 +33,7 @@ RULE = f"{ROUNDING_FACTOR:g} times the measured effect of rounding, plus {ROUNDI
 
 
 @dataclass(frozen=True, slots=True)
-class Difference:
+class Divergence:
     """The first step at which a value exceeds its bound."""
 
     quantity: str
@@ -48,7 +48,7 @@ class Compared:
     """The result of comparing two histories. ``structure`` lists what only one of them has, or in another shape: its
     name, what was expected, and what was found."""
 
-    differences: tuple[Difference, ...]
+    differences: tuple[Divergence, ...]
     comparisons: tuple[Comparison, ...]
     structure: tuple[tuple[str, str, str], ...]
     undecided: tuple[str, ...]
@@ -72,7 +72,7 @@ class Compared:
                 "run"
             )
             yield Finding(kind, name, None, want, got, message, mode=loop)
-        groups: dict[str, list[Difference]] = {}
+        groups: dict[str, list[Divergence]] = {}
         for difference in self.differences:
             groups.setdefault(difference.quantity, []).append(difference)
         firsts = {
@@ -122,7 +122,7 @@ class Apart:
 
 def compare(found: History, single: History, moved: Sequence[History], epsilon: float) -> Compared:
     """Compare everything that both histories have, step by step. ``epsilon`` is that of the arithmetic."""
-    differences: list[Difference] = []
+    differences: list[Divergence] = []
     comparisons: list[Comparison] = []
     structure: list[tuple[str, str, str]] = []
     undecided: list[str] = []
@@ -161,7 +161,7 @@ def compare(found: History, single: History, moved: Sequence[History], epsilon: 
             )
             if (step := apart.first_outside) is not None:
                 differences.append(
-                    Difference(quantity, name, step, float(apart.errors[step]), float(apart.bounds[step]))
+                    Divergence(quantity, name, step, float(apart.errors[step]), float(apart.bounds[step]))
                 )
     return Compared(tuple(differences), tuple(comparisons), tuple(structure), tuple(undecided))
 

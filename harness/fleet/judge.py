@@ -10,7 +10,7 @@ from fnmatch import fnmatchcase
 
 from harness.fleet.actions import Action, action_of_finding
 from harness.fleet.causes import EVERYWHERE, Common, explain, facts_of
-from harness.fleet.outliers import Compared, Outlier, Shift, compare
+from harness.fleet.outliers import ComparedRuns, Outlier, Shift, compare
 from harness.fleet.policy import Policy
 from harness.fleet.seen import Seen, card_labels, subject_of
 from harness.fleet.verdicts import SharedCause
@@ -30,7 +30,7 @@ class FleetFindings:
     """The newest runs, and what is wrong with each. Positions are those in ``runs``."""
 
     runs: Sequence[Seen]
-    compared: Compared
+    compared: ComparedRuns
     findings: dict[int, list[tuple[str, Finding]]] = field(default_factory=dict)
     outliers: dict[int, list[Outlier]] = field(default_factory=dict)
     shared: list[SharedCause] = field(default_factory=list)

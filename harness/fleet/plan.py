@@ -30,7 +30,7 @@ class Withdrawal:
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
+class FleetPlan:
     """All steps, and what share of the machines they take out."""
 
     scheduler: str
@@ -56,7 +56,7 @@ class Plan:
         )
 
 
-def make_plan(found: FleetVerdict, scheduler: Scheduler, policy: Policy) -> Plan:
+def make_plan(found: FleetVerdict, scheduler: Scheduler, policy: Policy) -> FleetPlan:
     """Make the plan: each machine with a failure whose action the policy takes machines out for."""
     wanted = policy.plan.take_out
     steps, alone = [], []
@@ -74,10 +74,10 @@ def make_plan(found: FleetVerdict, scheduler: Scheduler, policy: Policy) -> Plan
         (f"{plural(len(cause.machines), 'machine')} with {one_line(cause.common)}", "a shared fault")
         for cause in found.shared
     ]
-    return Plan(scheduler.name, tuple(steps), tuple(alone), found.counts.asked, policy.plan.most_share)
+    return FleetPlan(scheduler.name, tuple(steps), tuple(alone), found.counts.asked, policy.plan.most_share)
 
 
-def plan_lines(plan: Plan) -> Iterator[str]:
+def plan_lines(plan: FleetPlan) -> Iterator[str]:
     """Yield the plan for people: a shell can run it, as what is no command is a comment."""
     yield f"# {plural(len(plan.steps), 'machine')} of {plan.machines:,} taken out ({percent(plan.share)})"
     for step in plan.steps:

@@ -40,7 +40,7 @@ _MOST_CALLS = 10_000
 
 
 @pydantic.dataclasses.dataclass(frozen=True)
-class Measured:
+class MeasuredSet:
     """The answer of the process."""
 
     devices: int
@@ -72,7 +72,7 @@ def run(send: Send, spec: str, file: Path, function: str, mode: Mode, budget_s: 
         kept = save_outputs(arrays_of(program()), outputs)
         times = time_calls(program, budget_s=budget_s)
     label = speed_label(devices)
-    measured = Measured(len(devices), kind_of(devices), label.text, label.gates, times, fingerprint(devices), kept)
+    measured = MeasuredSet(len(devices), kind_of(devices), label.text, label.gates, times, fingerprint(devices), kept)
     send(Answer(asdict(measured)))
 
 
@@ -163,7 +163,7 @@ class Rounds:
         }
         files = WorkerFiles.create(self.logs, f"scale-{name}-{number}")
         answer = ask(Job("harness.speed.scaling.processes:run", arguments), files, limit_s=self.limit_s + self.budget_s)
-        found = TypeAdapter(Measured).validate_python(answer)
+        found = TypeAdapter(MeasuredSet).validate_python(answer)
         self.fingerprint = self.fingerprint or found.fingerprint
         if found.outputs:
             self._outputs.setdefault(spec, []).append(outputs)
