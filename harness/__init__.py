@@ -1,14 +1,38 @@
 """Test-and-profiling harness for device placement correctness of TensorFlow programs.
 
-Importing this package loads neither TensorFlow nor pytest: each public name loads what it needs on first use.
+Importing this package loads neither TensorFlow nor pytest: each public name loads
+what it needs on first use, and has a help text of its own, as in help(harness.verify).
+
+    configure           the devices of a spec, such as "cpu:4"; Devices, Device, DeviceName
+    verify              compare a program with a reference, and judge where its ops ran
+    assert_parallel     verify, and raise VerificationError unless it passes
+    prove               whether two programs compute the same for every input: a Proof
+    trace               what ran where: a Trace
+    write_report        the page, run.json and junit.xml of verifications
+
+    make_parallel       run a function on several devices, each on its share of the rows
+    pipeline            run stages one after the other, each on its device
+    ensemble            run several models on the same arguments, each on its device
+    colocate_gradients  run backward ops on the devices of their forward ops
+    measure_speedup     the speedup of one program over another: a SpeedupRecord, of Work
+    Memory              the memory of devices, and what leaks
+
+    Verification        what verify returns: a Verdict, each Finding, what was Exercised
+    distribute          trainings under tf.distribute, compared with the single-device run
+    strategies          Hypothesis strategies: device sets, batches, whole programs
+
+Errors derive from HarnessError: DevicesAlreadyConfigured, DevicesUnavailable,
+EnsembleError, EvidenceError, InvalidProfile, InvalidSpec, OutputsDiffer, ShardingError,
+StageError, TensorFlowInterfaceChanged, TrainingError, UnknownStrategy, UsageError and
+VerificationError.
 """
 
-from __future__ import annotations
+# Completion that reads this file offers the names without an underscore. Without ``__all__``, ``help(harness)`` is two
+# screens: with it, pydoc prints all members of all classes.
+import importlib as _importlib
+import typing as _typing
 
-import importlib
-from typing import TYPE_CHECKING, Any
-
-if TYPE_CHECKING:
+if _typing.TYPE_CHECKING:
     from harness import distribute as distribute, strategies as strategies
     from harness.devices.device import (
         Device as Device,
@@ -95,19 +119,18 @@ _NAMES = {
 }
 _HOME = {name: module for module, names in _NAMES.items() for name in names}
 
-__all__ = sorted(_HOME)
 __version__ = "0.2.0"
 
 
-def __getattr__(name: str) -> Any:
+def __getattr__(name: str) -> _typing.Any:
     home = _HOME.get(name)
     if home is None:
-        raise AttributeError(f"module 'harness' has no attribute {name!r}; public names: {', '.join(__all__)}")
+        raise AttributeError(f"module 'harness' has no attribute {name!r}; public names: {', '.join(sorted(_HOME))}")
     if home == "harness":
-        return importlib.import_module(f"harness.{name}")
-    value = globals()[name] = getattr(importlib.import_module(home), name)
+        return _importlib.import_module(f"harness.{name}")
+    value = globals()[name] = getattr(_importlib.import_module(home), name)
     return value
 
 
 def __dir__() -> list[str]:
-    return [*__all__, "__version__"]
+    return [*sorted(_HOME), "__version__"]

@@ -7,7 +7,6 @@ from collections.abc import Callable, Sequence
 from statistics import median
 from typing import Any
 
-from harness.advice.cut import best_cut
 from harness.lazy import tf
 from harness.speed.scaling.processes import time_calls
 
@@ -62,6 +61,37 @@ def places_to_cut(layers: Sequence[Any]) -> tuple[int, ...]:
         if len(own) == 1 and crossing == set(own) and inputs[place] == own:
             found.append(place)
     return tuple(found)
+
+
+def best_cut(costs: Sequence[float], stages: int) -> tuple[int, ...]:
+    """Return where to cut: the numbers of the layers at which the stages begin, and the number of layers at the end.
+
+    The largest cost of a stage is the smallest possible, by dynamic programming over the layers. Among equal cuts the
+    earlier stages are longer. There are ``stages`` stages, or fewer where the chain has fewer places to cut.
+
+    Args:
+        costs: the cost of each layer, such as its seconds; 0 or more.
+        stages: how many stages are wanted; 1 or more.
+    """
+    count = len(costs)
+    ends = range(1, count + 1)
+    sums = [0.0]
+    for cost in costs:
+        sums.append(sums[-1] + cost)
+    #: By the end of the last stage: the largest cost so far, and where the stages begin.
+    reached: dict[int, tuple[float, tuple[int, ...]]] = {end: (sums[end], (0,)) for end in ends}
+    for _ in range(min(stages, len(ends)) - 1):
+        longer: dict[int, tuple[float, tuple[int, ...]]] = {}
+        for end in ends:
+            tries = [
+                (max(worst, sums[end] - sums[begin]), (*begins, begin))
+                for begin, (worst, begins) in reached.items()
+                if begin < end
+            ]
+            if tries:
+                longer[end] = min(tries, key=lambda each: (each[0], tuple(-begin for begin in each[1])))
+        reached = longer
+    return (*reached[count][1], count)
 
 
 def _run_of(part: Any, value: Any, *, training: bool) -> Callable[[], Any]:

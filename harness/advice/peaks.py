@@ -15,8 +15,8 @@ from typing import Literal
 
 #: The largest peak of five steps is known to within this, as a share: which ops run at once is the executor's choice.
 MEASURED_SPREAD = 0.05
-#: Beyond the batches that were measured: on the 22 models of ``profiles/fit_error.py``, twice as large a batch was off
-#: by 2.5 % (median), and by 10.6 % at most.
+#: Beyond the batches that were measured: on the 22 models of ``tests/benchmarks/scripts/fit_error.py``, twice as large
+#: a batch was off by 2.5 % (median), and by 10.6 % at most.
 PREDICTED_SPREAD = 0.12
 
 Verdict = Literal["fits", "does not fit", "too close to tell", ""]

@@ -16,7 +16,7 @@ import numpy.typing as npt
 
 from harness.checking.tally import Tally
 from harness.devices.device import Devices
-from harness.distribute.compare import ROUNDING_FACTOR, bounds
+from harness.distribute.compare import ROUNDING_FACTOR, Apart
 from harness.lazy import tf
 from harness.records import Exercised
 
@@ -90,18 +90,14 @@ def _compare(kind: str, name: str, sharded: Array, single: Array, exact: Array, 
     if not np.isfinite(single).all() or not np.isfinite(exact).all():
         tally.unproven(f"the {name} of the single-device run are not finite, so nothing can be compared")
         return
-    bound = bounds(single, [exact], float(np.finfo(np.float32).eps))
-    difference = np.abs(sharded - single).max(axis=1)
-    outside = ~(difference <= bound)  # a NaN is outside
-    used = float(np.nan_to_num(difference / bound, nan=np.inf, posinf=np.inf).max(initial=0.0))
-    tally.measured[f"largest_share_of_bound_{name}"] = used
-    if outside.any():
-        step = int(np.argmax(outside))
+    apart = Apart.of(sharded, single, [exact], float(np.finfo(np.float32).eps))
+    tally.measured[f"largest_share_of_bound_{name}"] = float(apart.shares.max(initial=0.0))
+    if (step := apart.first_outside) is not None:
+        error, bound = apart.errors[step], apart.bounds[step]
         tally.fail(
             kind,
             f"{name}, step {step}",
-            f"within {bound[step]:.3g} of the single-device run ({ROUNDING_FACTOR:g} x the effect of rounding)",
-            f"{difference[step]:.3g} away",
-            f"diverged from the single-device run at step {step}: {name} differ by {difference[step]:.3g}, tolerance "
-            f"{bound[step]:.3g}",
+            f"within {bound:.3g} of the single-device run ({ROUNDING_FACTOR:g} x the effect of rounding)",
+            f"{error:.3g} away",
+            f"diverged from the single-device run at step {step}: {name} differ by {error:.3g}, tolerance {bound:.3g}",
         )

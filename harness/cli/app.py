@@ -144,7 +144,7 @@ def show_devices(
     from pydantic import TypeAdapter
 
     from harness.devices.profile import shipped_profiles
-    from harness.report.machine import Machine, print_machine
+    from harness.report.machine import MachineFacts, print_machine
     from harness.report.terminal import stdout_console
     from harness.runner.ask import ask
     from harness.runner.job import Job, WorkerFiles
@@ -153,7 +153,7 @@ def show_devices(
         check_spec(devices or "auto")
         job = Job("harness.runner.machine:run", {"spec": devices})
         answer = ask(job, WorkerFiles.create(report / "logs", "devices"), limit_s=STARTUP_LIMIT_S)
-        print_machine(stdout_console(), TypeAdapter(Machine).validate_python(answer), shipped_profiles())
+        print_machine(stdout_console(), TypeAdapter(MachineFacts).validate_python(answer), shipped_profiles())
 
 
 def list_checks(

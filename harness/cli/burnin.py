@@ -27,7 +27,7 @@ from harness.runner.limits import DEFAULT_TIMEOUT_S
 if TYPE_CHECKING:
     from harness.checking.run import Event
     from harness.report.burnin import BurnIn
-    from harness.report.recording import Recording
+    from harness.report.recording import RunRecording
 
 DEFAULT_FOLDER = Path("harness-burnin")
 #: The checks of a round, in this order: the others follow on cards that are warm. Settings and versions do not change.
@@ -53,7 +53,7 @@ def burnin(
     occurred and how often, and shows temperature, clock, power and rate of each card over the whole time.
     """
     from harness.report.burnin import FILE, BurnIn
-    from harness.report.recording import Recording
+    from harness.report.recording import RunRecording
     from harness.report.terminal import print_report, stdout_console
 
     with clear_errors():
@@ -68,7 +68,7 @@ def burnin(
         kept = BurnIn(report / FILE, devices) if restart else BurnIn.opened(report, devices)
         if restart or kept.is_over(checks, kept.elapsed_s, limit_s):
             kept.begin_again()
-    recording = Recording(
+    recording = RunRecording(
         report,
         harness=__version__,
         command=tuple(sys.argv),
@@ -107,7 +107,7 @@ def burn(
     kept: BurnIn,
     limit_s: float,
     begin_round: Callable[[tuple[str, ...]], Iterator[Event]],
-    recording: Recording,
+    recording: RunRecording,
     clock_s: Callable[[], float] = time.monotonic,
 ) -> None:
     """Run rounds until the time is over, and keep each result with its time.

@@ -52,7 +52,7 @@ def check_script(
 
     from harness import __version__
     from harness.records import CheckResult, Fingerprint
-    from harness.report.recording import Recording
+    from harness.report.recording import RunRecording
     from harness.runner.ask import ask
     from harness.runner.job import Job, WorkerFiles
 
@@ -75,7 +75,7 @@ def check_script(
             _timed(found, answer, report)
         _print_mend(mend)
         _print_gain(answer, target)
-    recording = Recording(
+    recording = RunRecording(
         report,
         harness=__version__,
         command=("harness", *sys.argv[1:]),

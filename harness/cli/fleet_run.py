@@ -52,7 +52,7 @@ def fleet_run(
 
     Exits with 0 if every machine sent a record, and with 3 if one did not. harness fleet report judges the records.
     """
-    from harness.fleet.engines.engine import Work
+    from harness.fleet.engines.engine import MachineRun
     from harness.fleet.run import carry_out, resume as continued, start
     from harness.fleet.store import Store
 
@@ -69,7 +69,7 @@ def fleet_run(
     lost = sum(bool(outcome.why) for outcome in run.outcomes)
     try:
         # Closed also by ^C, so that nothing is left behind on the machines.
-        with contextlib.closing(carry_out(engine, Work(run.arguments, folder, limit, at_once), run)) as outcomes:
+        with contextlib.closing(carry_out(engine, MachineRun(run.arguments, folder, limit, at_once), run)) as outcomes:
             for outcome in outcomes:
                 lost += bool(outcome.why)
                 typer.echo(f"{outcome.machine}: {outcome.why or 'done'}")

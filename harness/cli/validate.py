@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from harness.checking.check import Check
     from harness.judgement.known_failures import KnownFailure
     from harness.judgement.requirements import Requirement
-    from harness.report.recording import Recording
+    from harness.report.recording import RunRecording
     from harness.runner.messages import Ready
 
 
@@ -124,7 +124,7 @@ def validate(
     Prints a table and writes DIR/run.json, report.html, report.md and junit.xml. TensorFlow's output goes to DIR/logs.
     """
     from harness.judgement.requirements import Requirement
-    from harness.report.recording import Recording
+    from harness.report.recording import RunRecording
     from harness.report.terminal import print_report, print_verdict, stdout_console
 
     with clear_errors():
@@ -144,7 +144,7 @@ def validate(
         )
     console = stdout_console()
     console.quiet = quiet or as_json
-    recording = Recording(
+    recording = RunRecording(
         report,
         harness=__version__,
         command=tuple(sys.argv),
@@ -190,7 +190,7 @@ def validate(
     raise typer.Exit(code)
 
 
-def _run(request: Request, logs: Path, console: Console, recording: Recording) -> None:
+def _run(request: Request, logs: Path, console: Console, recording: RunRecording) -> None:
     from harness.checking.run import Plan, run_checks, shared_out
     from harness.hardware.software.consequences import MissingLibraries
     from harness.hardware.watch import CardWatch
@@ -254,7 +254,7 @@ def _has_idle_core(spec: str) -> bool:
     return logical and len(usable_cores()) > 1
 
 
-def _missing(request: Request, recording: Recording, ready: Ready | None, why: str = "") -> bool:
+def _missing(request: Request, recording: RunRecording, ready: Ready | None, why: str = "") -> bool:
     """Record a FAIL where required hardware is missing, and return whether nothing more is to be done.
 
     ``ready`` is ``None`` where nothing could be configured. Without a device, checks still say why there is none.
@@ -272,7 +272,7 @@ def _missing(request: Request, recording: Recording, ready: Ready | None, why: s
     return bool(wrong)
 
 
-def _absence(error: HarnessError, request: Request, recording: Recording) -> bool:
+def _absence(error: HarnessError, request: Request, recording: RunRecording) -> bool:
     """Record a FAIL where the unavailable devices are required hardware; return whether they are."""
     from harness.errors import DevicesUnavailable
 

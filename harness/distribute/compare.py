@@ -33,7 +33,7 @@ RULE = f"{ROUNDING_FACTOR:g} times the measured effect of rounding, plus {ROUNDI
 
 
 @dataclass(frozen=True, slots=True)
-class Difference:
+class Divergence:
     """The first step at which a value exceeds its bound."""
 
     quantity: str
@@ -48,7 +48,7 @@ class Compared:
     """The result of comparing two histories. ``structure`` lists what only one of them has, or in another shape: its
     name, what was expected, and what was found."""
 
-    differences: tuple[Difference, ...]
+    differences: tuple[Divergence, ...]
     comparisons: tuple[Comparison, ...]
     structure: tuple[tuple[str, str, str], ...]
     undecided: tuple[str, ...]
@@ -72,7 +72,7 @@ class Compared:
                 "run"
             )
             yield Finding(kind, name, None, want, got, message, mode=loop)
-        groups: dict[str, list[Difference]] = {}
+        groups: dict[str, list[Divergence]] = {}
         for difference in self.differences:
             groups.setdefault(difference.quantity, []).append(difference)
         firsts = {
@@ -95,9 +95,34 @@ class Compared:
             )
 
 
+@dataclass(frozen=True, slots=True)
+class Apart:
+    """How far a run is from the single-device run at each step, and how far it may be."""
+
+    errors: Array
+    bounds: Array
+
+    @classmethod
+    def of(cls, found: Array, single: Array, moved: Sequence[Array], epsilon: float) -> Apart:
+        """Measure the distance of arrays ``[steps, elements]``. ``moved`` are further runs on a single device."""
+        return cls(np.abs(found - single).max(axis=1, initial=0.0), bounds(single, moved, epsilon))
+
+    @property
+    def shares(self) -> Array:
+        """Each error as a share of its bound."""
+        shares: Array = np.nan_to_num(self.errors / self.bounds, nan=np.inf, posinf=np.inf)
+        return shares
+
+    @property
+    def first_outside(self) -> int | None:
+        """The first step whose error exceeds its bound. A NaN does."""
+        outside = ~(self.errors <= self.bounds)
+        return int(np.argmax(outside)) if outside.any() else None
+
+
 def compare(found: History, single: History, moved: Sequence[History], epsilon: float) -> Compared:
     """Compare everything that both histories have, step by step. ``epsilon`` is that of the arithmetic."""
-    differences: list[Difference] = []
+    differences: list[Divergence] = []
     comparisons: list[Comparison] = []
     structure: list[tuple[str, str, str]] = []
     undecided: list[str] = []
@@ -120,9 +145,8 @@ def compare(found: History, single: History, moved: Sequence[History], epsilon: 
                 continue
             from_keras = quantity == "metric" or (quantity == "loss" and found.loop == "fit")
             own = max(epsilon, _METRICS_EPSILON) if from_keras else epsilon
-            bound = bounds(reference, [run.values[quantity][name] for run in moved], own)
-            error = np.abs(value - reference).max(axis=1, initial=0.0)
-            worst = int(np.argmax(np.nan_to_num(error / bound, nan=np.inf, posinf=np.inf)))
+            apart = Apart.of(value, reference, [run.values[quantity][name] for run in moved], own)
+            worst = int(np.argmax(apart.shares))
             comparisons.append(
                 Comparison(
                     found.loop,
@@ -130,15 +154,15 @@ def compare(found: History, single: History, moved: Sequence[History], epsilon: 
                     "float64",
                     value.size,
                     value.size,
-                    float(error[worst]),
-                    float(bound[worst]),
+                    float(apart.errors[worst]),
+                    float(apart.bounds[worst]),
                     RULE,
                 )
             )
-            outside = ~(error <= bound)  # a NaN is outside
-            if outside.any():
-                step = int(np.argmax(outside))
-                differences.append(Difference(quantity, name, step, float(error[step]), float(bound[step])))
+            if (step := apart.first_outside) is not None:
+                differences.append(
+                    Divergence(quantity, name, step, float(apart.errors[step]), float(apart.bounds[step]))
+                )
     return Compared(tuple(differences), tuple(comparisons), tuple(structure), tuple(undecided))
 
 

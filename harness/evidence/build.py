@@ -12,18 +12,16 @@ from typing import Any, TypeVar
 from harness._tensorflow import CollectedGraph
 from harness.devices.name import DeviceName
 from harness.evidence.bodies import Graph, Tensor
-from harness.evidence.collectives import Collective, collectives_of
 from harness.evidence.functions import compiled_by_xla
 from harness.evidence.handing import shared
-from harness.evidence.op import Op, Transfer
+from harness.evidence.op import Op, Part, Transfer, Transfers
 from harness.evidence.op_types import dtype_name
 from harness.evidence.placed import Placed, executed_ops, kernels_of, op_of, ops_of, runs_on, working_nodes
 from harness.evidence.places import places_in
 from harness.evidence.roles import LOOKUPS, role_of
-from harness.evidence.sizes import Shape, shapes_of, transfers_of
-from harness.evidence.steps import Recording, Step
+from harness.evidence.sizes import Collective, Shape, collectives_of, shapes_of, transfers_of
+from harness.evidence.steps import RecordedOp, Recording
 from harness.evidence.trace import Trace
-from harness.evidence.transfers import Part, Transfers
 from harness.evidence.userops import OUTSIDE_PREFIX, name_in_trace, user_ops
 from harness.evidence.work import estimate, work_of
 
@@ -130,7 +128,7 @@ class _Builder:
         self.taken[base] += 1
         return base if count == 0 else f"{base}_{count}"
 
-    def name(self, step: Step) -> None:
+    def name(self, step: RecordedOp) -> None:
         if step.type not in self.recording.functions:
             step.label = self.unique(step.type)
             return
@@ -139,7 +137,7 @@ class _Builder:
         step.backward = match is not None and match["backward"] is not None
         step.label = self.unique(f"{base}.backward" if step.backward else base)
 
-    def add_eager(self, step: Step) -> None:
+    def add_eager(self, step: RecordedOp) -> None:
         name = step.label
         self.kernels_seen[step.type, _device(step.device)] += 1
         device = runs_on(step.type, _device(step.device))
@@ -175,7 +173,7 @@ class _Builder:
             self.variables[name] = len(self.variables)
             self.maker[tensor_id] = name, 0
 
-    def fetch(self, step: Step, device: DeviceName) -> None:
+    def fetch(self, step: RecordedOp, device: DeviceName) -> None:
         """Note which inputs an eager op had to copy to its device; TensorFlow keeps the copy, so once per tensor."""
         for tensor_id, holder, size_bytes in step.held:
             if (tensor_id, device) not in self.fetched:
@@ -189,7 +187,7 @@ class _Builder:
         written = user_ops(Graph(function.node_def, self.recording.functions), DeviceName()).ops
         self.ops.extend(replace(op_of(op, None, name, None), role="data") for op in written)
 
-    def add_call(self, step: Step) -> None:
+    def add_call(self, step: RecordedOp) -> None:
         name = step.label
         requested = _device(step.scope) or DeviceName()
         for tensor_id, argument in zip(
@@ -229,7 +227,7 @@ class _Builder:
         self.work.append(partial(work_of, body, written.ops, name, step.shapes))
         self.shapes.append(partial(shapes_of, body, name, step.shapes))
 
-    def graph_of(self, call: Step) -> Graph:
+    def graph_of(self, call: RecordedOp) -> Graph:
         """What a call ran, as the user wrote it."""
         function = self.recording.functions[call.type]
         if call.body is None:

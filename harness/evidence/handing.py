@@ -14,7 +14,7 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import Any
 
-from harness.evidence.steps import Step
+from harness.evidence.steps import RecordedOp
 
 #: How long a thread is held back, in seconds, and how often.
 _HOLD_S, _HOLDS = 0.1, 5
@@ -29,11 +29,11 @@ class Handing:
         self._main = threading.get_ident()
         self._change = threading.Condition()
         #: The op that each thread is in, by the thread's number.
-        self._inside: dict[int, Step] = {}
+        self._inside: dict[int, RecordedOp] = {}
         self._held: Counter[int] = Counter()
         self._found = False
 
-    def begin(self, step: Step, inputs: Sequence[Any]) -> None:
+    def begin(self, step: RecordedOp, inputs: Sequence[Any]) -> None:
         """An eager op has run, in a thread that has yet to return from it."""
         if ":GPU:" not in (step.device or ""):
             return
@@ -63,7 +63,7 @@ class Handing:
             del self._inside[me]
 
 
-def shared(steps: Sequence[Step]) -> dict[str, bool]:
+def shared(steps: Sequence[RecordedOp]) -> dict[str, bool]:
     """The ops that several threads handed such arguments to on one GPU, by name, and whether at the same time."""
     threads: dict[str | None, set[int]] = {}
     for step in steps:

@@ -16,7 +16,7 @@ from harness.evidence.functions import called_by, compiled_by_xla
 from harness.evidence.handing import Handing
 from harness.evidence.marks import BACKWARD_ATTRIBUTE, FORWARD_ATTRIBUTE, FORWARD_ELSEWHERE_ATTRIBUTE
 from harness.evidence.places import places_of_call
-from harness.evidence.steps import Recording, Step
+from harness.evidence.steps import RecordedOp, Recording
 from harness.evidence.tapes import Tapes
 from harness.evidence.watching import run_new_op, watched
 from harness.plural import plural
@@ -62,16 +62,16 @@ class Recorder(Tapes):
             self.mark(step, node)
         self.add(step)
 
-    def step(self, op_type: str, inputs: Any, outputs: Any) -> Step:
+    def step(self, op_type: str, inputs: Any, outputs: Any) -> RecordedOp:
         """Describe an op that runs within the gradient that this thread computes."""
-        step = Step(op_type, [tensor._id for tensor in inputs], [tensor._id for tensor in outputs])
+        step = RecordedOp(op_type, [tensor._id for tensor in inputs], [tensor._id for tensor in outputs])
         forwards = self.stack.forwards
         if forwards:
             step.forward = forwards[-1]
             step.in_gradient = True
         return step
 
-    def ran(self, step: Step, inputs: Any, outputs: Any) -> None:
+    def ran(self, step: RecordedOp, inputs: Any, outputs: Any) -> None:
         """Note where an eager op ran, and what it had to fetch from other devices."""
         step.places = places_of_call()
         if outputs:
@@ -142,7 +142,7 @@ class Recorder(Tapes):
                 self.define_called(function)
         return found
 
-    def body(self, step: Step, function: Any, inputs: Any) -> CollectedGraph | None:
+    def body(self, step: RecordedOp, function: Any, inputs: Any) -> CollectedGraph | None:
         """The graph of this call. TensorFlow places a function once for each set of devices it is called with."""
         key = (step.type, step.scope, tuple(tensor.device for tensor in inputs))
         names = {node.name for node in function.node_def}
@@ -154,7 +154,7 @@ class Recorder(Tapes):
                     break
             return self.bodies.get(key) or self.bodies.get((step.type,))
 
-    def kernel_device(self, step: Step, inputs: Any) -> str | None:
+    def kernel_device(self, step: RecordedOp, inputs: Any) -> str | None:
         """Where an op ran whose results, if any, live in host memory: the kernel that TensorFlow made for it says."""
         key = (step.type, step.scope, tuple((tensor._datatype_enum(), tensor.device) for tensor in inputs))
         if key not in self.kernels:
@@ -189,7 +189,7 @@ class Recorder(Tapes):
         self.unclaimed.extend(new)
         return new
 
-    def mark(self, step: Step, node: Any) -> None:
+    def mark(self, step: RecordedOp, node: Any) -> None:
         """Write the forward op onto the node of a gradient op, so that it is known whenever the graph runs."""
         forward = step.forward
         if forward is None or not forward.name:

@@ -11,7 +11,7 @@ from harness._tensorflow import CollectedGraph
 from harness.evidence.sizes import Shape
 
 
-class Step:
+class RecordedOp:
     """One op as it ran eagerly, or as it was added to a graph (then ``graph`` says to which)."""
 
     scope: str | None = None
@@ -23,7 +23,7 @@ class Step:
     held: Sequence[tuple[int, str, int]] = ()
     name: str | None = None
     graph: int | None = None
-    forward: Step | None = None
+    forward: RecordedOp | None = None
     in_gradient = False
     #: The graph of a call.
     body: CollectedGraph | None = None
@@ -55,8 +55,8 @@ class Recording:
     """Everything that was written down."""
 
     #: Eager ops and calls, in the order in which they ended.
-    steps: list[Step] = field(default_factory=list)
-    #: All graphs that TensorFlow handed over, those of ``Step.body`` included.
+    steps: list[RecordedOp] = field(default_factory=list)
+    #: All graphs that TensorFlow handed over, those of ``RecordedOp.body`` included.
     graphs: list[CollectedGraph] = field(default_factory=list)
     #: Definitions (``FunctionDef``) of the functions that were called, and of those that a compiled one calls.
     functions: dict[str, Any] = field(default_factory=dict)

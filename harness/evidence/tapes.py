@@ -12,7 +12,7 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from harness.evidence.steps import Step
+from harness.evidence.steps import RecordedOp
 
 _IDENTITIES = frozenset({"Identity", "IdentityN"})
 
@@ -21,7 +21,7 @@ class _Stack(threading.local):
     """The forward ops whose gradients this thread is computing; ``None`` for what belongs to no single op."""
 
     def __init__(self) -> None:
-        self.forwards: list[Step | None] = []
+        self.forwards: list[RecordedOp | None] = []
 
 
 class Tapes:
@@ -29,11 +29,11 @@ class Tapes:
 
     def __init__(self) -> None:
         self.stack = _Stack()
-        self.producer: dict[int, Step] = {}
+        self.producer: dict[int, RecordedOp] = {}
         #: Ops by the identity of their attributes, which are kept so that no others get it.
-        self.by_attributes: dict[int, tuple[Any, Step]] = {}
+        self.by_attributes: dict[int, tuple[Any, RecordedOp]] = {}
 
-    def add(self, step: Step, attributes: Any = None) -> None:
+    def add(self, step: RecordedOp, attributes: Any = None) -> None:
         """An op ran, or was added to a graph."""
         for tensor_id in step.outputs:
             self.producer[tensor_id] = step
@@ -47,11 +47,11 @@ class Tapes:
         if step is not None and step.type == op_type:
             self.by_attributes[id(attributes)] = attributes, step
 
-    def forward_of(self, attributes: Any) -> Step | None:
+    def forward_of(self, attributes: Any) -> RecordedOp | None:
         """The op with these attributes, whose gradient TensorFlow asks for."""
         return self.by_attributes.get(id(attributes), (None, None))[1]
 
-    def on_region(self, inputs: Sequence[Any], outputs: Sequence[Any]) -> Step | None:
+    def on_region(self, inputs: Sequence[Any], outputs: Sequence[Any]) -> RecordedOp | None:
         """A custom gradient, or a call: its forward op is the one that made its first output.
 
         What it only hands through was made before it, and maybe elsewhere: the op that made it is behind an input too,
@@ -63,7 +63,7 @@ class Tapes:
         met = Counter(id(step) for step in [*made, *given])
         return min(steps, key=lambda step: met[id(step)], default=None)
 
-    def within(self, forward: Step | None, run: Callable[[], Any]) -> Any:
+    def within(self, forward: RecordedOp | None, run: Callable[[], Any]) -> Any:
         """Run what computes the gradient of ``forward``, or of no single op: seeds, and sums of gradients."""
         self.stack.forwards.append(forward)
         try:
@@ -71,7 +71,7 @@ class Tapes:
         finally:
             self.stack.forwards.pop()
 
-    def through_identities(self, tensor_id: int) -> Step | None:
+    def through_identities(self, tensor_id: int) -> RecordedOp | None:
         """The op that made a tensor; a custom gradient hands its tensors through an Identity or IdentityN."""
         step = self.producer.get(tensor_id)
         while step is not None and step.type in _IDENTITIES:

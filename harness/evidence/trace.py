@@ -16,9 +16,8 @@ if TYPE_CHECKING:
     from rich.console import Group
 
     from harness.devices.device import Device
-    from harness.evidence.collectives import Collective
     from harness.evidence.diff import TraceDiff
-    from harness.evidence.sizes import Shape
+    from harness.evidence.sizes import Collective, Shape
 
 
 @dataclass(frozen=True, repr=False)

@@ -12,11 +12,11 @@ from harness.fleet.accuse import accusations_of
 from harness.fleet.actions import Action
 from harness.fleet.history import offenders, trends
 from harness.fleet.index import Loaded, load
-from harness.fleet.judge import Judged, bare, judge
+from harness.fleet.judge import FleetFindings, bare, judge
 from harness.fleet.policy import Policy
 from harness.fleet.seen import Seen
 from harness.fleet.store import LeftOut, Store, plain_name
-from harness.fleet.verdicts import Accusation, Counts, FleetVerdict, Machine, State, Versions
+from harness.fleet.verdicts import Accusation, Counts, FleetMachine, FleetVerdict, State, Versions
 from harness.records import Verdict
 from harness.report.printable import one_line, shortened
 
@@ -61,7 +61,7 @@ def judge_runs(
     missing = _missing(run, prefix, by_host)
     judged = judge([each for each in newest if each.host not in missing], policy, now.date())
     accusations: list[Accusation] = []
-    machines: list[Machine] = []
+    machines: list[FleetMachine] = []
     for number, seen in enumerate(judged.runs):
         accused = accusations_of(
             seen,
@@ -73,7 +73,7 @@ def judge_runs(
         )
         accusations += accused
         machines.append(_machine(seen, accused, shared=number in judged.sharing))
-    machines += [Machine(name, State.MISSING, why) for name, why in missing.items()]
+    machines += [FleetMachine(name, State.MISSING, why) for name, why in missing.items()]
     machines.sort(key=lambda each: each.name)
     order = {action: rank for rank, action in enumerate(Action)}
     accusations.sort(key=lambda each: (order[each.action], -each.findings, each.machine, each.labels))
@@ -113,7 +113,7 @@ def _missing(run: asked.FleetRun | None, prefix: str, by_host: Mapping[str, Sequ
     return found
 
 
-def _machine(seen: Seen, accusations: Sequence[Accusation], *, shared: bool) -> Machine:
+def _machine(seen: Seen, accusations: Sequence[Accusation], *, shared: bool) -> FleetMachine:
     record, cohort = seen.record, seen.cohort
     why = ""
     if any(each.pressing for each in accusations):
@@ -126,7 +126,7 @@ def _machine(seen: Seen, accusations: Sequence[Accusation], *, shared: bool) -> 
     else:
         state = State.PROVEN
     names = Counter(card.name for card in record.cards)
-    return Machine(
+    return FleetMachine(
         seen.host,
         state,
         why,
@@ -155,7 +155,7 @@ def _why_incomplete(seen: Seen) -> str:
     return "the run was interrupted after its last check"
 
 
-def _counts(machines: Sequence[Machine]) -> Counts:
+def _counts(machines: Sequence[FleetMachine]) -> Counts:
     states = Counter(each.state for each in machines)
     return Counts(
         asked=len(machines),
@@ -168,7 +168,9 @@ def _counts(machines: Sequence[Machine]) -> Counts:
     )
 
 
-def _with_controls(accusations: Sequence[Accusation], judged: Judged, machines: Sequence[Machine]) -> list[Accusation]:
+def _with_controls(
+    accusations: Sequence[Accusation], judged: FleetFindings, machines: Sequence[FleetMachine]
+) -> list[Accusation]:
     """Name a proven machine of the same cohort for what has to be run again, if possible of the same rack."""
     proven = {each.name for each in machines if each.state is State.PROVEN}
     runs = {seen.host: seen for seen in judged.runs}

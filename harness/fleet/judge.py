@@ -10,7 +10,7 @@ from fnmatch import fnmatchcase
 
 from harness.fleet.actions import Action, action_of_finding
 from harness.fleet.causes import EVERYWHERE, Common, explain, facts_of
-from harness.fleet.outliers import Compared, Outlier, Shift, compare
+from harness.fleet.outliers import ComparedRuns, Outlier, Shift, compare
 from harness.fleet.policy import Policy
 from harness.fleet.seen import Seen, card_labels, subject_of
 from harness.fleet.verdicts import SharedCause
@@ -26,11 +26,11 @@ _Key = tuple[str, ...]
 
 
 @dataclass
-class Judged:
+class FleetFindings:
     """The newest runs, and what is wrong with each. Positions are those in ``runs``."""
 
     runs: Sequence[Seen]
-    compared: Compared
+    compared: ComparedRuns
     findings: dict[int, list[tuple[str, Finding]]] = field(default_factory=dict)
     outliers: dict[int, list[Outlier]] = field(default_factory=dict)
     shared: list[SharedCause] = field(default_factory=list)
@@ -40,9 +40,9 @@ class Judged:
     notes: list[str] = field(default_factory=list)
 
 
-def judge(runs: Sequence[Seen], policy: Policy, today: date) -> Judged:
+def judge(runs: Sequence[Seen], policy: Policy, today: date) -> FleetFindings:
     """Find what is wrong with each of ``runs``, one of each machine, and what of it many share."""
-    judged = Judged(runs, compare(runs, policy.judging))
+    judged = FleetFindings(runs, compare(runs, policy.judging))
     _collect(judged, policy, today)
     _expect(judged, policy)
     _count_cards(judged)
@@ -63,7 +63,7 @@ def bare(seen: Seen, findings: Iterable[tuple[str, Finding]]) -> RunRecord:
     )
 
 
-def _collect(judged: Judged, policy: Policy, today: date) -> None:
+def _collect(judged: FleetFindings, policy: Policy, today: date) -> None:
     accepted: dict[str, int] = defaultdict(int)
     for number, seen in enumerate(judged.runs):
         kept = []
@@ -96,7 +96,7 @@ def _by_xid(finding: Finding, policy: Policy) -> Finding | None:
     return replace(finding, subject=f"Xid {', '.join(codes)}") if codes else finding
 
 
-def _expect(judged: Judged, policy: Policy) -> None:
+def _expect(judged: FleetFindings, policy: Policy) -> None:
     for entry in policy.expect:
         matched = False
         for number, seen in enumerate(judged.runs):
@@ -123,7 +123,7 @@ def _expect(judged: Judged, policy: Policy) -> None:
             judged.notes.append(f"the policy expects {entry.figure} ({entry.unit}) of {entry.model}: no such figure")
 
 
-def _count_cards(judged: Judged) -> None:
+def _count_cards(judged: FleetFindings) -> None:
     """Miss the cards that a machine does not even know of: most machines with the same cards have more."""
     counts: dict[tuple[str, str], Counter[int]] = defaultdict(Counter)
     for seen in judged.runs:
@@ -154,7 +154,7 @@ def _equipment(seen: Seen) -> tuple[str, str]:
     )
 
 
-def _share(judged: Judged, policy: Policy) -> None:
+def _share(judged: FleetFindings, policy: Policy) -> None:
     """Take what many share from the machines that have it, and note it once."""
     runs, share = judged.runs, policy.judging.shared_share
     facts = facts_of(runs)
@@ -201,7 +201,7 @@ def _key(fault: Finding | Outlier) -> _Key:
 
 
 def _report(
-    judged: Judged,
+    judged: FleetFindings,
     found: Mapping[tuple[str, str], Sequence[tuple[Common, _Key]]],
     sample: Mapping[_Key, tuple[str, Action]],
 ) -> None:
@@ -229,7 +229,7 @@ def _report(
     judged.shared.sort(key=lambda each: (-len(each.machines), each.common))
 
 
-def _report_shifts(judged: Judged, shifts: Sequence[Shift]) -> None:
+def _report_shifts(judged: FleetFindings, shifts: Sequence[Shift]) -> None:
     by_fact: dict[tuple[str, str], list[Shift]] = defaultdict(list)
     for each in shifts:
         by_fact[each.fact, each.value].append(each)

@@ -96,7 +96,7 @@ class Shift:
 
 
 @dataclass(frozen=True, slots=True)
-class Compared:
+class ComparedRuns:
     """What the comparison found, and how much was compared."""
 
     outliers: tuple[Outlier, ...]
@@ -108,7 +108,7 @@ class Compared:
     cohorts: Mapping[tuple[Measured, Conditions], Cohort]
 
 
-def compare(runs: Sequence[Seen], judging: Judging) -> Compared:
+def compare(runs: Sequence[Seen], judging: Judging) -> ComparedRuns:
     """Compare the figures of ``runs``, one of each machine."""
     narrow: dict[tuple[Measured, Conditions], list[Place]] = defaultdict(list)
     units: dict[Measured, str] = {}
@@ -150,7 +150,7 @@ def compare(runs: Sequence[Seen], judging: Judging) -> Compared:
     for cohort, place in tested:
         if (place.run, cohort.measured) in slow:
             links[place.run, cohort.measured].update(place.labels)
-    return Compared(
+    return ComparedRuns(
         tuple(_by_card(found, links)),
         tuple(_shifts(narrow, units, judging)),
         len(tested),

@@ -17,7 +17,7 @@ from harness.report.quantities import percent
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
+class Withdrawal:
     """One machine to take out of service."""
 
     machine: str
@@ -30,11 +30,11 @@ class Step:
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
+class FleetPlan:
     """All steps, and what share of the machines they take out."""
 
     scheduler: str
-    steps: tuple[Step, ...]
+    steps: tuple[Withdrawal, ...]
     #: Machines with a fault that the plan leaves alone, and why.
     left_alone: tuple[tuple[str, str], ...]
     machines: int
@@ -56,7 +56,7 @@ class Plan:
         )
 
 
-def make_plan(found: FleetVerdict, scheduler: Scheduler, policy: Policy) -> Plan:
+def make_plan(found: FleetVerdict, scheduler: Scheduler, policy: Policy) -> FleetPlan:
     """Make the plan: each machine with a failure whose action the policy takes machines out for."""
     wanted = policy.plan.take_out
     steps, alone = [], []
@@ -74,10 +74,10 @@ def make_plan(found: FleetVerdict, scheduler: Scheduler, policy: Policy) -> Plan
         (f"{plural(len(cause.machines), 'machine')} with {one_line(cause.common)}", "a shared fault")
         for cause in found.shared
     ]
-    return Plan(scheduler.name, tuple(steps), tuple(alone), found.counts.asked, policy.plan.most_share)
+    return FleetPlan(scheduler.name, tuple(steps), tuple(alone), found.counts.asked, policy.plan.most_share)
 
 
-def plan_lines(plan: Plan) -> Iterator[str]:
+def plan_lines(plan: FleetPlan) -> Iterator[str]:
     """Yield the plan for people: a shell can run it, as what is no command is a comment."""
     yield f"# {plural(len(plan.steps), 'machine')} of {plan.machines:,} taken out ({percent(plan.share)})"
     for step in plan.steps:
@@ -92,11 +92,11 @@ def plan_lines(plan: Plan) -> Iterator[str]:
     yield from (f"# left alone: {what}: {why}" for what, why in plan.left_alone)
 
 
-def _step(name: str, own: list[Accusation], scheduler: Scheduler) -> Step:
+def _step(name: str, own: list[Accusation], scheduler: Scheduler) -> Withdrawal:
     first = own[0]
     cause = f"{first.subject}: {first.reasons[0] if first.reasons else first.action}"
     reason = plain_reason(cause)
-    return Step(
+    return Withdrawal(
         name,
         str(first.action),
         one_line(cause),

@@ -12,7 +12,7 @@ from pathlib import Path
 from harness.errors import UsageError
 from harness.fleet import asked
 from harness.fleet.asked import RUNS, FleetRun, Outcome
-from harness.fleet.engines.engine import Done, Engine, Work
+from harness.fleet.engines.engine import Done, Engine, MachineRun
 from harness.fleet.store import MOST_BYTES, Store, StoreError, plain_name
 from harness.records import RUN_SCHEMA_VERSION, Host, RunRecord
 from harness.report.storage import RUN_FILE, load_run, save_run
@@ -50,7 +50,7 @@ def resume(engine: Engine, store: Store) -> tuple[Path, FleetRun]:
     return folder, replace(run, outcomes=outcomes)
 
 
-def carry_out(engine: Engine, work: Work, run: FleetRun) -> Generator[Outcome, None, None]:
+def carry_out(engine: Engine, work: MachineRun, run: FleetRun) -> Generator[Outcome, None, None]:
     """Run the work on the machines of ``run`` that have no outcome, and yield each when it is done.
 
     What is interrupted leaves the results so far, and ``fleet.json`` says that it is not complete.

@@ -13,7 +13,7 @@ from datetime import datetime, timezone
 from functools import cached_property
 from pathlib import PurePosixPath
 
-from harness.records import Card, CheckResult, Cohort, Finding, Host, RunRecord, Verdict
+from harness.records import Card, CheckResult, Cohort, Finding, RunRecord, Verdict
 from harness.report.cohort import cohort_of
 from harness.report.printable import device_label, one_line
 
@@ -169,8 +169,3 @@ def _light_findings(findings: Sequence[Finding]) -> Iterator[Finding]:
 
 def _short(text: str) -> str:
     return text if len(text) <= LONGEST else f"{text[: LONGEST - 1]}…"
-
-
-def known_host(seen: Seen) -> Host:
-    """Return the host of a record, with a name in any case."""
-    return replace(seen.record.host or Host(), name=seen.host)

@@ -12,7 +12,7 @@ from datetime import datetime
 from harness.errors import UsageError
 from harness.fleet.engines.command import answer
 from harness.fleet.engines.scheduler import Scheduler
-from harness.fleet.plan import Plan
+from harness.fleet.plan import FleetPlan
 from harness.fleet.seen import Seen, parse_time
 from harness.fleet.store import Store, plain_name, read_bounded
 from harness.fleet.verdicts import FleetVerdict, State
@@ -49,7 +49,7 @@ class Drain:
     schema_version: int = SCHEMA_VERSION
 
 
-def apply(plan: Plan, scheduler: Scheduler, store: Store, now: datetime) -> Iterator[str]:
+def apply(plan: FleetPlan, scheduler: Scheduler, store: Store, now: datetime) -> Iterator[str]:
     """Run the commands of a plan, and yield a line for each machine.
 
     Raises:

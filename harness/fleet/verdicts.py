@@ -63,7 +63,7 @@ class SharedCause:
 
 
 @dataclass(frozen=True, slots=True)
-class Machine:
+class FleetMachine:
     """One machine, with why it has no verdict where it has none."""
 
     name: str
@@ -134,7 +134,7 @@ class FleetVerdict:
     """A judged fleet."""
 
     counts: Counts
-    machines: tuple[Machine, ...]
+    machines: tuple[FleetMachine, ...]
     accusations: tuple[Accusation, ...]
     shared: tuple[SharedCause, ...]
     trends: tuple[Trend, ...]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from harness.judgement.tolerance import REPLAYS, Sensitivity, blocks_of, epsilon_of
 from harness.judgement.verification import Comparison
+from harness.proof.programs import names_of as names_of
 from harness.records import Finding
 
 #: The rule of comparisons to the last bit.
@@ -340,16 +341,3 @@ def _worst(
 
 def _finding(kind: str, subject: Subject, expected: str, found: str, message: str) -> Finding:
     return Finding(kind, subject.where, None, expected, found, message, mode=subject.mode)
-
-
-def names_of(structure: Any, prefix: str = "output") -> list[str]:
-    """Names for the leaves of a nest in TensorFlow's order: ``output`` alone, ``output[1]``, ``output['mean']``."""
-    if isinstance(structure, Mapping):
-        return [name for key in sorted(structure) for name in names_of(structure[key], f"{prefix}[{key!r}]")]
-    if isinstance(structure, (list, tuple)):
-        fields = getattr(structure, "_fields", None)
-        places = [f".{field}" for field in fields] if fields else [f"[{index}]" for index in range(len(structure))]
-        return [
-            name for place, part in zip(places, structure, strict=True) for name in names_of(part, f"{prefix}{place}")
-        ]
-    return [prefix]

@@ -90,13 +90,13 @@ class Comparison:
 def compare(columns: Sequence[Column]) -> Comparison:
     """Compare ``columns``. Checks and figures keep the order in which they first appear."""
     by_check = [{result.check: result for result in column.record.results} for column in columns]
-    by_figure = [figures_of(column.record) for column in columns]
+    by_figure = [_values_of(column.record) for column in columns]
     checks = dict.fromkeys(check for results in by_check for check in results)
     keys = dict.fromkeys(key for values in by_figure for key in values)
     return Comparison(tuple(columns), tuple(_verdicts(checks, by_check)), tuple(_figures(keys, by_figure)))
 
 
-def figures_of(record: RunRecord) -> dict[FigureKey, float]:
+def _values_of(record: RunRecord) -> dict[FigureKey, float]:
     """Return the values of all figures of a run."""
     return {_key(result, figure): figure.value for result in record.results for figure in result.figures}
 

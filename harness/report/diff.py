@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Literal
 from harness.errors import UsageError
 from harness.plural import plural
 from harness.records import Fingerprint, GpuFacts, RunRecord, Verdict
-from harness.report.comparison import MOST_ROWS, NORMAL_SPREAD, figures_of
+from harness.report.comparison import MOST_ROWS, NORMAL_SPREAD, Column, Comparison, compare
 from harness.report.printable import device_label, one_line, shortened
 from harness.report.quantities import TIMES, quantity
 from harness.report.terminal import finding_line, print_line
@@ -31,7 +31,7 @@ SHARED_FACTOR = 4.0
 
 
 @dataclass(frozen=True, slots=True)
-class Difference:
+class RunChange:
     """One change. ``about``: ``verdict``, ``finding``, ``figure``, ``run`` or ``environment``."""
 
     direction: Direction
@@ -43,12 +43,12 @@ class Difference:
 class Diff:
     """All differences, and how many checks and figures both runs have in common."""
 
-    differences: tuple[Difference, ...]
+    differences: tuple[RunChange, ...]
     checks: int
     figures: int
 
     @property
-    def worse(self) -> tuple[Difference, ...]:
+    def worse(self) -> tuple[RunChange, ...]:
         """The differences for the worse."""
         return tuple(each for each in self.differences if each.direction == "worse")
 
@@ -63,21 +63,24 @@ def diff(old: RunRecord, new: RunRecord) -> Diff:
         UsageError: the runs cannot be compared: one is of hardware and the other of a described machine, they are of
             devices of different kinds, or they have no check in common.
     """
-    _refuse_incomparable(old, new)
-    before, after = ({result.check for result in record.results} for record in (old, new))
-    differences = (*_run(old, new), *_verdicts(old, new), *_findings(old, new), *_figures(old, new))
-    figures = figures_of(old).keys() & figures_of(new).keys()
-    return Diff((*differences, *_environment(old, new)), len(before & after), len(figures))
+    both = compare((Column("old", old), Column("new", new)))
+    checks = sum(None not in row.verdicts for row in both.verdicts)
+    _refuse_incomparable(old, new, checks)
+    same_level = old.level == new.level
+    differences = (*_run(old, new), *_verdicts(both, same_level), *_findings(old, new), *_figures(both, same_level))
+    return Diff(
+        (*differences, *_environment(old, new)), checks, sum(None not in figure.values for figure in both.figures)
+    )
 
 
-def _refuse_incomparable(old: RunRecord, new: RunRecord) -> None:
+def _refuse_incomparable(old: RunRecord, new: RunRecord, checks_in_common: int) -> None:
     machines = [f"the described machine {each.spec}" if each.described else "hardware" for each in (old, new)]
     kinds = [" and ".join(sorted({f"{card.kind}s" for card in each.cards})) for each in (old, new)]
     checks = [", ".join(result.check for result in each.results) or "none" for each in (old, new)]
     for facts, differ in (
         (machines, machines[0] != machines[1]),
         (kinds, kinds[0] != kinds[1] and all(kinds)),
-        (checks, not {result.check for result in old.results} & {result.check for result in new.results}),
+        (checks, not checks_in_common),
     ):
         if differ:
             if facts is checks:
@@ -90,35 +93,34 @@ def _refuse_incomparable(old: RunRecord, new: RunRecord) -> None:
             )
 
 
-def _run(old: RunRecord, new: RunRecord) -> Iterator[Difference]:
+def _run(old: RunRecord, new: RunRecord) -> Iterator[RunChange]:
     if old.complete != new.complete:
         was, now = ("complete" if each.complete else "incomplete" for each in (old, new))
-        yield Difference("worse" if old.complete else "better", "run", f"was {was}, is {now}")
+        yield RunChange("worse" if old.complete else "better", "run", f"was {was}, is {now}")
     for name, one, other in (("level", old.level, new.level), ("devices", old.spec, new.spec)):
         if one != other:
-            yield Difference("changed", "run", f"{name}: {one_line(one) or 'none'} → {one_line(other) or 'none'}")
+            yield RunChange("changed", "run", f"{name}: {one_line(one) or 'none'} → {one_line(other) or 'none'}")
 
 
-def _verdicts(old: RunRecord, new: RunRecord) -> Iterator[Difference]:
-    before, after = ({each.check: each.verdict for each in record.results} for record in (old, new))
-    for check in dict.fromkeys((*before, *after)):
-        one, other = before.get(check), after.get(check)
+def _verdicts(both: Comparison, same_level: bool) -> Iterator[RunChange]:
+    for row in both.verdicts:
+        one, other = row.verdicts
         if one is other:
             continue
-        what = f"{one_line(check)}: {one or 'no result'} → {other or 'no result'}"
+        what = f"{one_line(row.check)}: {one or 'no result'} → {other or 'no result'}"
         if one in _RAN and other in _RAN:
-            yield Difference("worse" if _RAN.index(other) > _RAN.index(one) else "better", "verdict", what)
+            yield RunChange("worse" if _RAN.index(other) > _RAN.index(one) else "better", "verdict", what)
         elif other in _RAN:
             improved = one is not None and other is not Verdict.FAIL
-            yield Difference("worse" if other is Verdict.FAIL else "better" if improved else "changed", "verdict", what)
+            yield RunChange("worse" if other is Verdict.FAIL else "better" if improved else "changed", "verdict", what)
         else:
-            lost = one in _RAN and (other is not None or old.level == new.level)
-            yield Difference(
+            lost = one in _RAN and (other is not None or same_level)
+            yield RunChange(
                 "worse" if lost or (one is None and other is Verdict.UNKNOWN) else "changed", "verdict", what
             )
 
 
-def _findings(old: RunRecord, new: RunRecord) -> Iterator[Difference]:
+def _findings(old: RunRecord, new: RunRecord) -> Iterator[RunChange]:
     """Compare findings by check, kind, place and device: their figures may differ from run to run."""
     before, after = _finding_lines(old), _finding_lines(new)
     ran = {result.check for result in new.results if result.verdict in _RAN}
@@ -126,12 +128,12 @@ def _findings(old: RunRecord, new: RunRecord) -> Iterator[Difference]:
         was, now = before.get(key, []), after.get(key, [])
         gained, line = len(now) - len(was), (now or was)[0]
         if not was:
-            yield Difference("worse", "finding", f"new: {line}")
+            yield RunChange("worse", "finding", f"new: {line}")
         elif gained > 0:
-            yield Difference("worse", "finding", f"{gained} more like this: {line}")
+            yield RunChange("worse", "finding", f"{gained} more like this: {line}")
         # A check that did not run cannot show that a fault is gone.
         elif gained < 0 and key[0] in ran:
-            yield Difference("better", "finding", f"{-gained} fewer like this: {line}" if now else f"gone: {line}")
+            yield RunChange("better", "finding", f"{-gained} fewer like this: {line}" if now else f"gone: {line}")
 
 
 def _finding_lines(record: RunRecord) -> dict[tuple[str, str, str, str], list[str]]:
@@ -143,32 +145,31 @@ def _finding_lines(record: RunRecord) -> dict[tuple[str, str, str, str], list[st
     return lines
 
 
-def _figures(old: RunRecord, new: RunRecord) -> Iterator[Difference]:
-    before, after = figures_of(old), figures_of(new)
-    for key in dict.fromkeys((*before, *after)):
-        name = one_line(" ".join(filter(None, (f"{key[0]}:", key[1], key[2]))))
-        if key not in after:
-            gone: Direction = "worse" if old.level == new.level else "changed"
-            yield Difference(gone, "figure", f"{name}: {quantity(before[key], key[3])} → not measured")
-        elif key not in before:
-            yield Difference("changed", "figure", f"{name}: not measured → {quantity(after[key], key[3])}")
+def _figures(both: Comparison, same_level: bool) -> Iterator[RunChange]:
+    for row in both.figures:
+        one, other = row.values
+        name = one_line(" ".join(filter(None, (f"{row.check}:", row.name, row.where))))
+        if one is not None and other is not None:
+            yield from _moved(name, row.unit, one, other, shared="CPU:" in row.where)
+        elif one is not None:
+            gone: Direction = "worse" if same_level else "changed"
+            yield RunChange(gone, "figure", f"{name}: {quantity(one, row.unit)} → not measured")
         else:
-            shared = "CPU:" in key[2]
-            yield from _moved(name, key[3], before[key], after[key], shared=shared)
+            yield RunChange("changed", "figure", f"{name}: not measured → {quantity(other, row.unit)}")
 
 
-def _moved(name: str, unit: str, one: float, other: float, *, shared: bool) -> Iterator[Difference]:
+def _moved(name: str, unit: str, one: float, other: float, *, shared: bool) -> Iterator[RunChange]:
     values = f"{name}: {quantity(one, unit)} → {quantity(other, unit)}"
     if not (math.isfinite(one) and math.isfinite(other) and one):
         if one != other and not (math.isnan(one) and math.isnan(other)):
             worse = math.isfinite(one) and not math.isfinite(other)
-            yield Difference("worse" if worse else "changed", "figure", values)
+            yield RunChange("worse" if worse else "changed", "figure", values)
         return
     change = other / one - 1
     if abs(other - one) <= NORMAL_SPREAD * max(abs(one), abs(other)):
         return
     usual = shared and 1 / SHARED_FACTOR <= other / one <= SHARED_FACTOR
-    yield Difference("changed" if usual else _direction(unit, change), "figure", f"{values} ({change:+.1%})")
+    yield RunChange("changed" if usual else _direction(unit, change), "figure", f"{values} ({change:+.1%})")
 
 
 def _direction(unit: str, change: float) -> Direction:
@@ -179,7 +180,7 @@ def _direction(unit: str, change: float) -> Direction:
     return "changed"
 
 
-def _environment(old: RunRecord, new: RunRecord) -> Iterator[Difference]:
+def _environment(old: RunRecord, new: RunRecord) -> Iterator[RunChange]:
     facts = (old.fingerprint, new.fingerprint)
     for field in fields(Fingerprint):
         one, other = (getattr(each, field.name, None) for each in facts)
@@ -188,16 +189,16 @@ def _environment(old: RunRecord, new: RunRecord) -> Iterator[Difference]:
         if isinstance(one, tuple) and isinstance(other, tuple) and len(one) == len(other):
             # What is the same would push what differs out of the line.
             one, other = zip(*(pair for pair in zip(one, other, strict=True) if pair[0] != pair[1]), strict=True)
-        yield Difference("changed", "environment", f"{field.name}: {_fact(one)} → {_fact(other)}")
+        yield RunChange("changed", "environment", f"{field.name}: {_fact(one)} → {_fact(other)}")
     cards = [{card.label: card for card in record.cards} for record in (old, new)]
     for label in dict.fromkeys((*cards[0], *cards[1])):
         if label not in cards[1]:
-            yield Difference("worse", "environment", f"device {one_line(label)} is missing")
+            yield RunChange("worse", "environment", f"device {one_line(label)} is missing")
         elif label not in cards[0]:
-            yield Difference("changed", "environment", f"device {one_line(label)} is new")
+            yield RunChange("changed", "environment", f"device {one_line(label)} is new")
         elif cards[0][label] != cards[1][label]:
             named = [one_line(f"{each[label].name} {each[label].uuid or ''}") for each in cards]
-            yield Difference("changed", "environment", f"device {one_line(label)}: {named[0]} → {named[1]}")
+            yield RunChange("changed", "environment", f"device {one_line(label)}: {named[0]} → {named[1]}")
 
 
 def _fact(value: object) -> str:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from harness.records import Verdict
-from harness.report.name_column import beside_names
-from harness.speed.gate import Judged, Judgement
+from harness.report.speedups import beside_names
+from harness.speed.gate import FigureChange, Judgement
 
 _HEAD = f"{'base':>7}  {'now':>7}  {'change':>8}  {'interval':^18}  {'p':>7}  verdict"
 #: How wide the figures are, with the first word of the verdict; more of it may wrap.
@@ -31,7 +31,7 @@ def gate_lines(judgement: Judgement) -> list[str]:
     ]
 
 
-def _table(judged: tuple[Judged, ...]) -> Iterator[str]:
+def _table(judged: tuple[FigureChange, ...]) -> Iterator[str]:
     # Typical calls mostly agree, with wider intervals: they get a line only where they add something.
     open_ones = {each.name for each in judged if each.figure == "fastest" and each.change.verdict == "cannot tell"}
     judged = tuple(
@@ -51,7 +51,7 @@ def _table(judged: tuple[Judged, ...]) -> Iterator[str]:
             yield f"  {each.change.more}"
 
 
-def _figures(each: Judged) -> str:
+def _figures(each: FigureChange) -> str:
     interval = f"{each.change.interval.lower:+.1%} to {each.change.interval.upper:+.1%}"
     return (
         f"{each.base:>7.3f}  {each.new:>7.3f}  {each.change.interval.value:>+8.1%}  {interval:^18}  "
@@ -59,7 +59,7 @@ def _figures(each: Judged) -> str:
     )
 
 
-def _verdict(each: Judged) -> str:
+def _verdict(each: FigureChange) -> str:
     text = str(each.change.verdict)
     if each.fails:
         text = f"{Verdict.FAIL}: {text} by more than the threshold"

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class Machine:
+class MachineFacts:
     """The answer of the process that looked at the machine. ``devices`` are those configured for a spec, if any."""
 
     physical: tuple[str, ...]
@@ -26,7 +26,7 @@ class Machine:
     measuring: str = ""
 
 
-def print_machine(console: Console, machine: Machine, profiles: tuple[Profile, ...]) -> None:
+def print_machine(console: Console, machine: MachineFacts, profiles: tuple[Profile, ...]) -> None:
     """Print the machine, the configured devices, and the shipped profiles."""
     facts = machine.fingerprint
     rows = [

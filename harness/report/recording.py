@@ -20,7 +20,7 @@ from harness.report.publish import publish, withdraw
 from harness.report.storage import json_text, save_run
 
 
-class Recording:
+class RunRecording:
     """Holds the record of a run, and keeps ``run.json`` up to date.
 
     A folder that is not writable does not end the run: ``problem`` holds the error. ``page`` is the path of

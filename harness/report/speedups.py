@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from harness.report.name_column import beside_names
-
+#: Columns of a terminal that nobody has widened.
+WIDTH = 80
 _HEAD = ("speedup", "interval", "efficiency", "pairs", "stopped")
 _STOPPED = {"precise": "precise", "budget": "out of time", "pairs": "pair limit"}
 
@@ -26,6 +26,18 @@ def speedup_lines(measured: Sequence[tuple[str, Mapping[str, Any]]]) -> list[str
     for row, (_, record) in zip(rows, measured, strict=True):
         lines += [*row, f"  {record['label']}", *(f"  ! {warning}" for warning in record["warnings"])]
     return lines
+
+
+def beside_names(names: Sequence[str], head: str, figures: Sequence[str], width: int) -> tuple[str, list[list[str]]]:
+    """The line of the head, and the lines of each row: figures beside their name or, where that is too wide, below it.
+
+    So no figure wraps in 80 columns. ``width`` is that of the figures.
+    """
+    longest = max(map(len, names), default=0)
+    if longest + 2 + width <= WIDTH:
+        rows = [[f"{name:<{longest}}  {row}"] for name, row in zip(names, figures, strict=True)]
+        return f"{'':<{longest}}  {head}", rows
+    return f"  {head}", [[name, f"  {row}"] for name, row in zip(names, figures, strict=True)]
 
 
 def _figures(record: Mapping[str, Any]) -> str:

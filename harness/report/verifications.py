@@ -12,7 +12,7 @@ from harness.devices.runtime import current
 from harness.errors import UsageError
 from harness.judgement.verification import Verification
 from harness.records import CheckResult
-from harness.report.recording import Recording
+from harness.report.recording import RunRecording
 
 if TYPE_CHECKING:
     from harness.records import Fingerprint
@@ -78,7 +78,7 @@ def write_results(
     elapsed_s: float = 0.0,
 ) -> Path:
     """Write the reports of these results, and return the path of the page. Raise as :func:`write_report` does."""
-    recording = Recording(
+    recording = RunRecording(
         folder,
         harness=sys.modules["harness"].__version__,
         command=command,

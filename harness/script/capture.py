@@ -31,7 +31,7 @@ _ACCEPTED = "a function that the script calls in eager code, with the devices th
 
 
 @dataclass(frozen=True)
-class Step:
+class StepCall:
     """A call of a function of the script: the function, its arguments, and the line of its ``def``."""
 
     name: str
@@ -50,7 +50,7 @@ class Step:
 class _Call:
     """A call that is under way, and what has happened in it."""
 
-    step: Step
+    step: StepCall
     devices: set[str]
     writes: bool = False
 
@@ -68,8 +68,8 @@ class _Search:
 
     def __init__(self, name: str | None) -> None:
         self.name = name
-        self.found: Step | None = None
-        self._fallback: Step | None = None
+        self.found: StepCall | None = None
+        self._fallback: StepCall | None = None
         self._calls: list[_Call] = []
 
     def decorator(self, name: str, line: int) -> Callable[[Any], Any]:
@@ -78,7 +78,7 @@ class _Search:
 
                 @functools.wraps(fn)
                 def noted(*args: Any, **kwargs: Any) -> Any:
-                    return self._call(Step(name, line, fn, args, kwargs))
+                    return self._call(StepCall(name, line, fn, args, kwargs))
 
                 # AutoGraph passes this function by and converts the user's function inside; TensorFlow would unwrap it.
                 noted.autograph_info__ = None  # type: ignore[attr-defined]
@@ -90,11 +90,11 @@ class _Search:
 
         return decorate
 
-    def end(self) -> Step | None:
+    def end(self) -> StepCall | None:
         """Return the step, when the script has ended."""
         return self.found or self._fallback
 
-    def _call(self, step: Step) -> Any:
+    def _call(self, step: StepCall) -> Any:
         if self.found is not None or not tf.executing_eagerly():
             return as_autograph(step.fn)(*step.args, **step.kwargs)
         if self.name is not None:
@@ -154,7 +154,7 @@ class _NotedFunction:
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         fn, search, name, line = self._noted
-        return search._call(Step(name, line, fn, args, kwargs))
+        return search._call(StepCall(name, line, fn, args, kwargs))
 
     def __get__(self, owner: Any, kind: Any = None) -> Any:
         fn, search, name, line = self._noted
@@ -195,7 +195,7 @@ class _Decorating(ast.NodeTransformer):
         return node
 
 
-def run_to_step(target: Target) -> Step:
+def run_to_step(target: Target) -> StepCall:
     """Run the script of ``target`` until its step is called, and return the call. ``target.function`` may be empty.
 
     The functions of the script keep their state: models, optimizers and variables are as they are at this call.

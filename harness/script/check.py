@@ -18,7 +18,7 @@ from harness.judgement.verification import Verification
 from harness.judgement.verify import verify
 from harness.lazy import tf
 from harness.parallel.gradients import colocate_gradients
-from harness.script.capture import Step, named_devices
+from harness.script.capture import StepCall, named_devices
 from harness.script.gain import Gain, gain_of
 from harness.script.inputs import inputs_of, program_of
 from harness.speed.label import speed_label
@@ -42,7 +42,7 @@ class Mend:
 class Checked:
     """The verdict of a step, and the change that mends it, where one is known."""
 
-    step: Step
+    step: StepCall
     devices: Devices
     verification: Verification
     mend: Mend | None
@@ -82,7 +82,7 @@ def devices_in_use() -> Devices:
     return Devices(found, spec="")
 
 
-def check_step(step: Step, path: Path, devices: Devices, progress: Callable[[str], None]) -> Checked:
+def check_step(step: StepCall, path: Path, devices: Devices, progress: Callable[[str], None]) -> Checked:
     """Verify a step against itself on the first device; where its backward ops are misplaced, try to mend that."""
     inputs = inputs_of(step)
     variables = [each for each in variables_of([program_of(step, step.fn)], []) if getattr(each, "trainable", False)]
@@ -127,7 +127,7 @@ def _require_named(found: Verification, devices: Devices) -> None:
         )
 
 
-def _decorated(path: Path, step: Step) -> tuple[str, ...]:
+def _decorated(path: Path, step: StepCall) -> tuple[str, ...]:
     """The lines that put ``colocate_gradients`` above the function, as a diff."""
     source = path.read_text(encoding="utf-8")
     lines = source.splitlines()

@@ -12,7 +12,7 @@ from typing import Any
 from harness.devices.device import Device
 from harness.devices.runtime import server_process
 from harness.lazy import tf
-from harness.script.capture import Step
+from harness.script.capture import StepCall
 from harness.script.inputs import inputs_of, program_of
 from harness.speed.estimate import paired_speedup
 from harness.speed.measure import measure_pairs
@@ -40,7 +40,7 @@ class Gain:
     busiest_s: tuple[float, float] | None = None
 
 
-def gain_of(step: Step, changed: Callable[..., Any], devices: Sequence[Device]) -> Gain:
+def gain_of(step: StepCall, changed: Callable[..., Any], devices: Sequence[Device]) -> Gain:
     """Measure how many times as fast the step is with ``changed`` as its function."""
     before, after = _timed(step, step.fn), _timed(step, changed)
     samples = measure_pairs(
@@ -61,7 +61,7 @@ def gain_of(step: Step, changed: Callable[..., Any], devices: Sequence[Device]) 
     return Gain(speedup, (disturbed[0][0], disturbed[1][0]))
 
 
-def _timed(step: Step, fn: Callable[..., Any]) -> Callable[[], Any]:
+def _timed(step: StepCall, fn: Callable[..., Any]) -> Callable[[], Any]:
     # Each call goes on from the weights of the last one, so that the results of the two are not alike.
     program, inputs, one = tf.function(program_of(step, fn)), inputs_of(step), tf.constant(1.0)
 

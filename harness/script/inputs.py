@@ -10,10 +10,10 @@ import numpy as np
 
 from harness.errors import UsageError
 from harness.lazy import tf
-from harness.script.capture import Step, parameters
+from harness.script.capture import StepCall, parameters
 
 
-def inputs_of(step: Step) -> dict[str, Any]:
+def inputs_of(step: StepCall) -> dict[str, Any]:
     """The arguments of a step that have tensors or arrays in them, by the names of its parameters.
 
     Raises:
@@ -31,7 +31,7 @@ def inputs_of(step: Step) -> dict[str, Any]:
     return found
 
 
-def program_of(step: Step, fn: Callable[..., Any]) -> Callable[..., Any]:
+def program_of(step: StepCall, fn: Callable[..., Any]) -> Callable[..., Any]:
     """``fn`` over the inputs of the step; its other arguments, such as a model, are those of the call."""
     rest = step.args, step.kwargs
 

@@ -13,11 +13,11 @@ import os
 import shlex
 import signal
 import subprocess
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 
 from harness.errors import InvalidBaseline, UsageError, WorkerFailed
-from harness.runner.uninterrupted import uninterrupted
 from harness.speed.baseline import SavedRun, read_run
 
 #: Stands for the path of the JSON file in a command.
@@ -26,6 +26,8 @@ PLACEHOLDER = "{json}"
 ADD_OPTIONS = "PYTEST_ADDOPTS"
 #: Characters shown of a failed command's output.
 _LAST_CHARACTERS = 2000
+#: What ends a run from outside.
+_SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
 
 def parse_command(text: str) -> tuple[str, ...]:
@@ -127,3 +129,25 @@ def _git(repository: Path, *arguments: str) -> str:
         output = " ".join(done.stderr.split())
         raise UsageError(f"git {' '.join(arguments)}: {output}; accepted: revisions of the repository in {repository}")
     return done.stdout.strip()
+
+
+@contextlib.contextmanager
+def uninterrupted() -> Iterator[None]:
+    """Have ^C and SIGTERM wait until the body has ended, if Python handles them, as it does in the main thread alone.
+
+    ``subprocess.Popen`` forgets a process that it has just started if a handler raises an exception.
+    """
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    came: list[int] = []
+    handlers = {number: handler for number in _SIGNALS if callable(handler := signal.getsignal(number))}
+    for number in handlers:
+        signal.signal(number, lambda number, _: came.append(number))
+    try:
+        yield
+    finally:
+        for number, handler in handlers.items():
+            signal.signal(number, handler)
+        if came:  # of several, the first: what it raises ends the run
+            signal.raise_signal(came[0])

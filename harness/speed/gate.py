@@ -39,7 +39,7 @@ _MOST_DEVICES = 8
 
 
 @dataclass(frozen=True, slots=True)
-class Judged:
+class FigureChange:
     """The change of one figure of a benchmark, by the first and the second measurement.
 
     ``base`` and ``new`` are speedups. ``p_corrected`` is the p-value of a loss beyond the threshold. ``confirmed`` is
@@ -83,7 +83,7 @@ class Judgement:
     rules: Rules
     baseline: str
     variation: str
-    judged: tuple[Judged, ...] = ()
+    judged: tuple[FigureChange, ...] = ()
     #: Only in the baseline (or no longer gating); only in the new run.
     missing: tuple[str, ...] = ()
     new: tuple[str, ...] = ()
@@ -137,7 +137,7 @@ def judge(
     return conclude(judgement, judged)
 
 
-def conclude(judgement: Judgement, judged: Sequence[Judged]) -> Judgement:
+def conclude(judgement: Judgement, judged: Sequence[FigureChange]) -> Judgement:
     """Correct for the number of benchmarks, and set the verdict of ``judgement``."""
     corrected = _corrected(judged, judgement.rules)
     names = {each.name for each in judged}
@@ -176,7 +176,7 @@ def conclude(judgement: Judgement, judged: Sequence[Judged]) -> Judgement:
     return replace(judgement, judged=corrected, verdict=verdict, reason=reason)
 
 
-def _benchmarks(rows: Iterable[Judged]) -> list[str]:
+def _benchmarks(rows: Iterable[FigureChange]) -> list[str]:
     """List each benchmark once, with the figure if it is not the fastest calls."""
     named: dict[str, str] = {}
     for each in rows:
@@ -186,18 +186,18 @@ def _benchmarks(rows: Iterable[Judged]) -> list[str]:
 
 def _compared(
     name: str, base: SpeedupRecord, new: SpeedupRecord, figure: Figure, variation: Variation, rules: Rules
-) -> Judged:
+) -> FigureChange:
     before, now = (math.exp(log_speedup(*record.times, figure).value) for record in (base, new))
     change = _change(base, new.times, figure, variation, rules)
     second = _change(base, new.second_times, figure, variation, rules) if new.second_single_ns else None
-    return Judged(name, before, now, change, second, figure)
+    return FigureChange(name, before, now, change, second, figure)
 
 
 def _change(base: SpeedupRecord, new: Times, figure: Figure, variation: Variation, rules: Rules) -> Change:
     return change_between(log_speedup(*base.times, figure), log_speedup(*new, figure), variation, rules)
 
 
-def _corrected(judged: Sequence[Judged], rules: Rules) -> tuple[Judged, ...]:
+def _corrected(judged: Sequence[FigureChange], rules: Rules) -> tuple[FigureChange, ...]:
     from scipy.stats import false_discovery_control
 
     if not judged:
@@ -289,7 +289,7 @@ def judge_rounds(a_runs: Sequence[SavedRun], b_runs: Sequence[SavedRun], rules: 
 
 def judged_rounds(
     name: str, a_values: Sequence[float], b_values: Sequence[float], rules: Rules, figure: Figure = "fastest"
-) -> Judged:
+) -> FigureChange:
     """Judge one figure of a benchmark from its logarithms, one value per run."""
     import numpy as np
     from scipy.stats import t, ttest_ind
@@ -310,7 +310,7 @@ def judged_rounds(
         factor = (error * float(t.ppf(rules.confidence, freedom)) / -rules.log_loss) ** 2
         change = replace(change, more=f"about {math.ceil(factor * 10) / 10:g} times as many rounds are needed")
     base, new = (math.exp(float(np.mean(values))) for values in (a_values, b_values))
-    return Judged(name, base, new, change, figure=figure, rounds=True)
+    return FigureChange(name, base, new, change, figure=figure, rounds=True)
 
 
 def _values(runs: Sequence[SavedRun], name: str, figure: Figure) -> list[float]:

@@ -1,7 +1,7 @@
 """Labels a speedup, and decides whether the gate may judge it (FAULTS S06).
 
-Logical GPUs share one GPU. Logical CPUs share one thread pool: they behave like cores only if each op uses one thread,
-as many ops run at once as there are devices, and the process may use as many cores.
+Logical GPUs share one GPU. Logical CPUs share one thread pool: they are as independent as GPUs only if each op uses one
+thread, as many ops run at once as there are devices, and the process may use as many CPU cores.
 """
 
 from __future__ import annotations
@@ -54,10 +54,8 @@ def label_of(kind: str, count: int, intra_op: int, inter_op: int, cores: int) ->
         wrong.append(f"{plural(cores, 'core')} for {plural(count, 'device')}")
     if wrong:
         return Label(f"logical CPUs share one thread pool: not a speedup ({', '.join(wrong)})", gates=False)
-    cores_of = "a core" if count == 1 else "cores"
-    return Label(
-        f"{plural(count, 'logical CPU')} as {cores_of} (one thread per op, {plural(cores, 'core')})", gates=True
-    )
+    threads = "one thread each" if count > 1 else "one thread"
+    return Label(f"{plural(count, 'logical CPU')}, {threads}, on {plural(cores, 'CPU core')}", gates=True)
 
 
 def _threads(number: int, kind: str) -> str:

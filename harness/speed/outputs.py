@@ -1,8 +1,10 @@
-"""Compares the outputs of both sides: the speed of a wrong program means nothing."""
+"""Compares the outputs of both sides, or of each device set: the speed of a wrong program means nothing."""
 
 from __future__ import annotations
 
+import pickle
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -16,6 +18,8 @@ from harness.judgement.values import names_of, typical_magnitude, wide
 from harness.lazy import tf
 from harness.plural import plural
 
+#: Larger outputs are not kept: they would fill the disk, and take longer than the measurement.
+MOST_BYTES = 256 * 1024 * 1024
 #: The leaves of a nest by path; ``None`` is a leaf too.
 Arrays = Mapping[str, NDArray[Any] | None]
 
@@ -104,3 +108,28 @@ def _shape_of(nest: Any) -> str:
     if isinstance(nest, (list, tuple)):
         return f"a {type(nest).__name__} of {len(nest)}"
     return f"a {type(nest).__name__}"
+
+
+def save_outputs(arrays: Arrays, path: Path) -> bool:
+    """Write the arrays for another process, also of TensorFlow's own dtypes; false if they are too large."""
+    if sum(array.nbytes for array in arrays.values() if array is not None) > MOST_BYTES:
+        return False
+    path.write_bytes(pickle.dumps(dict(arrays)))
+    return True
+
+
+def load_outputs(path: Path) -> Arrays:
+    """Read the arrays that a process of this run has written."""
+    arrays: Arrays = pickle.loads(path.read_bytes())  # noqa: S301 - our own process wrote it
+    return arrays
+
+
+def difference(want: Arrays, have: Arrays) -> str | None:
+    """Describe how two sets of outputs differ; ``None`` if they do not."""
+    if want.keys() != have.keys():
+        return f"`single` has {plural(len(want), 'output')}, `parallel` {len(have)}"
+    try:
+        compare_outputs(want, have)
+    except OutputsDiffer as error:
+        return f"{error.output}: {error.why}"
+    return None

@@ -3,14 +3,14 @@
 Only this package imports Hypothesis, and importing it does not import TensorFlow.
 """
 
-from __future__ import annotations
+import types as _types
 
-from harness.errors import MissingExtra
+from harness.errors import MissingExtra as _MissingExtra
 
 try:
-    import hypothesis  # noqa: F401
+    import hypothesis as _hypothesis  # noqa: F401
 except ModuleNotFoundError as error:
-    raise MissingExtra("hypothesis", "generate") from error
+    raise _MissingExtra("hypothesis", "generate") from error
 
 from harness.strategies.build import Built as Built
 from harness.strategies.dtypes import (
@@ -73,3 +73,8 @@ from harness.strategies.steps.products import (
 )
 from harness.strategies.steps.step import Step as Step
 from harness.strategies.training import TrainingSetup as TrainingSetup, training_setups as training_setups
+
+
+def __dir__() -> list[str]:
+    public = {name: value for name, value in globals().items() if not name.startswith("_")}
+    return sorted(name for name, value in public.items() if not isinstance(value, _types.ModuleType))

@@ -7,7 +7,7 @@ import random
 
 import pytest
 
-from harness.advice.cut import best_cut
+from harness.advice.layers import best_cut
 
 
 def largest(costs: list[float], cut: tuple[int, ...]) -> float:
@@ -19,16 +19,12 @@ def largest(costs: list[float], cut: tuple[int, ...]) -> float:
 def test_no_cut_of_twelve_unequal_layers_is_better(seed: int, stages: int) -> None:
     draw = random.Random(seed)
     costs = [draw.choice([0.0, 0.1, 1.0, 5.0]) * draw.random() for _ in range(12)]
-    allowed = sorted(draw.sample(range(1, 12), 8))
-    for places in (range(1, 12), allowed):
-        found = best_cut(costs, stages, None if places != allowed else allowed)
-        assert (found[0], found[-1], len(found)) == (0, 12, stages + 1)
-        assert set(found[1:-1]) <= set(places)
-        every = ((0, *chosen, 12) for chosen in itertools.combinations(places, stages - 1))
-        assert largest(costs, found) == pytest.approx(min(largest(costs, each) for each in every))
+    found = best_cut(costs, stages)
+    assert (found[0], found[-1], len(found)) == (0, 12, stages + 1)
+    every = ((0, *chosen, 12) for chosen in itertools.combinations(range(1, 12), stages - 1))
+    assert largest(costs, found) == pytest.approx(min(largest(costs, each) for each in every))
 
 
-def test_a_chain_with_fewer_places_than_stages_has_fewer_stages() -> None:
+def test_a_chain_with_fewer_layers_than_stages_has_fewer_stages() -> None:
     assert best_cut([1.0, 1.0], 4) == (0, 1, 2)
-    assert best_cut([1.0, 1.0, 1.0], 4, allowed=[2]) == (0, 2, 3)
     assert best_cut([1.0], 3) == (0, 1)

@@ -7,12 +7,9 @@ import signal
 import subprocess
 import sys
 import tempfile
-import time
-from collections.abc import Callable
 from pathlib import Path
 
 import forks
-import psutil
 import pytest
 
 import harness
@@ -92,21 +89,3 @@ def run_process(
     with start(folder, *arguments, planted=planted, **environment) as process:
         stdout, stderr = process.communicate(timeout=limit_s)
     return subprocess.CompletedProcess(list(arguments), process.returncode, stdout, stderr)
-
-
-def is_gone(pid: int) -> bool:
-    """Whether no process of this id lives."""
-    try:
-        return bool(psutil.Process(pid).status() == psutil.STATUS_ZOMBIE)
-    except psutil.NoSuchProcess:
-        return True
-
-
-def wait_until(true: Callable[[], bool], limit_s: float = 300) -> bool:
-    """Wait until ``true()`` holds; false when it does not within ``limit_s`` seconds."""
-    deadline = time.monotonic() + limit_s
-    while not true():
-        if time.monotonic() > deadline:
-            return False
-        time.sleep(0.02)
-    return True

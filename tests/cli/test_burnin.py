@@ -16,7 +16,7 @@ from harness.cli.burnin import burn
 from harness.errors import InvalidRecord
 from harness.records import CheckResult, Exercised, Finding, Fingerprint, Series, Verdict
 from harness.report.burnin import FILE, MOST_POINTS, BurnIn
-from harness.report.recording import Recording
+from harness.report.recording import RunRecording
 from harness.runner.messages import Finished, Ready
 
 HOT = Finding("sensor", "throttling", "GPU:1", "none", "heat", "GPU:1 throttles", subject="heat")
@@ -62,8 +62,8 @@ class Rounds:
             self.closed += 1
 
 
-def recording(folder: Path) -> Recording:
-    return Recording(folder, harness="0", command=(), spec="gpu", planned=CHECKS)
+def recording(folder: Path) -> RunRecording:
+    return RunRecording(folder, harness="0", command=(), spec="gpu", planned=CHECKS)
 
 
 def test_rounds_run_until_the_time_is_over_and_the_report_says_when_an_error_came_first(tmp_path: Path) -> None:

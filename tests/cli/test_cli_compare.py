@@ -12,7 +12,8 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from command_line import is_gone, run, start, wait_until
+from command_line import run, start
+from ended_processes import is_gone, wait_until
 from synthetic_runs import FINGERPRINT, record, write
 
 from harness.records import ExitCode

@@ -7,7 +7,8 @@ import signal
 from pathlib import Path
 
 import pytest
-from command_line import is_gone, run, start, wait_until
+from command_line import run, start
+from ended_processes import is_gone, wait_until
 
 from harness.devices.described.order import uuid_of
 from harness.parallel.task_processes import TASKS_SCHEMA_VERSION, TasksRecord

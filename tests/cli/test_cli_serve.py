@@ -10,7 +10,8 @@ from pathlib import Path
 
 import psutil
 import pytest
-from command_line import is_gone, run, run_process, start
+from command_line import run, run_process, start
+from ended_processes import is_gone
 
 from harness.devices.address import Address
 from harness.devices.hosts import Host, silent

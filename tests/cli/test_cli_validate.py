@@ -10,7 +10,8 @@ import sys
 from pathlib import Path
 
 import pytest
-from command_line import is_gone, run, run_process, start, wait_until
+from command_line import run, run_process, start
+from ended_processes import is_gone, wait_until
 
 from harness.plural import plural
 from harness.records import Verdict

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import socket
-import time
-from collections.abc import Callable
 
 import psutil
 import pytest
@@ -13,24 +11,6 @@ from harness.devices.cores import usable_cores
 
 #: Two devices are never put on one core, so that a machine with a single one has nothing to show here.
 TWO_CORES = pytest.mark.skipif(len(usable_cores()) < 2, reason="needs 2 physical cores that this process may use")
-
-
-def is_gone(pid: int) -> bool:
-    """Whether no process of this id lives."""
-    try:
-        return bool(psutil.Process(pid).status() == psutil.STATUS_ZOMBIE)
-    except psutil.NoSuchProcess:
-        return True
-
-
-def wait_until(true: Callable[[], bool], limit_s: float = 300) -> bool:
-    """Wait until ``true()`` holds; false when it does not within ``limit_s`` seconds."""
-    deadline = time.monotonic() + limit_s
-    while not true():
-        if time.monotonic() > deadline:
-            return False
-        time.sleep(0.05)
-    return True
 
 
 def addresses_of_this_machine() -> list[str]:

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from core_processes import is_gone, wait_until
+from ended_processes import is_gone, wait_until
 from serving import serving, spec_of
 from test_cluster import _harness
 

@@ -1,4 +1,4 @@
-"""``profiles/cluster_starts.py`` starts clusters, and counts what fails."""
+"""``tests/benchmarks/scripts/cluster_starts.py`` starts clusters, and counts what fails."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import pytest
 
 pytestmark = pytest.mark.usefixtures("forked_workers")
 
-_SCRIPT = Path(__file__).resolve().parents[2] / "profiles" / "cluster_starts.py"
+_SCRIPT = Path(__file__).resolve().parents[1] / "benchmarks" / "scripts" / "cluster_starts.py"
 
 
 def test_a_few_clusters_start_one_after_the_other_and_a_client_computes_on_them() -> None:

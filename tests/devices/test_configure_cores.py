@@ -10,7 +10,8 @@ from subprocess import CompletedProcess
 
 import forks
 import pytest
-from core_processes import TWO_CORES, is_gone, listening_ports, wait_until
+from core_processes import TWO_CORES, listening_ports
+from ended_processes import is_gone, wait_until
 
 from harness.devices.cores import usable_cores
 from harness.errors import DevicesAlreadyConfigured, DevicesUnavailable

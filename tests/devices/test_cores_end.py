@@ -12,7 +12,7 @@ from pathlib import Path
 
 import forks
 import pytest
-from core_processes import is_gone, wait_until
+from ended_processes import is_gone, wait_until
 
 import harness
 

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from harness.devices.request import resolve
-from harness.devices.switches import SWITCHES, check_switches
+from harness.devices.request import SWITCHES, check_switches, resolve
 from harness.errors import UsageError
 
 

@@ -12,8 +12,9 @@ from typing import Any
 import numpy as np
 
 from harness.distribute import Training
-from harness.faults.training_case import FEATURES, OUTPUTS
 from harness.faults.trainings import (
+    FEATURES,
+    OUTPUTS,
     added_mean,
     added_sum,
     applied_once,

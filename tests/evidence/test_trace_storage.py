@@ -9,9 +9,8 @@ import pytest
 
 from harness import DeviceName, Trace
 from harness.errors import InvalidRecord, TraceNotSaved
-from harness.evidence.op import Op, Transfer
+from harness.evidence.op import Op, Transfer, Transfers
 from harness.evidence.storage import TRACE_SCHEMA_VERSION
-from harness.evidence.transfers import Transfers
 
 CPU = [DeviceName("localhost", 0, 0, "CPU", index) for index in range(3)]
 

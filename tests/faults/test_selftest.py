@@ -13,7 +13,7 @@ from sample_records import fingerprint
 import harness
 from harness.distribute.single_device import LOOPS as SESSIONS
 from harness.errors import UsageError
-from harness.faults import training_case
+from harness.faults import trainings
 from harness.faults.catalogue import CATALOGUE
 from harness.faults.fault import Case, Fault, Planted
 from harness.faults.origin import lines_at_fault
@@ -107,7 +107,7 @@ def test_a_finding_of_one_loop_of_a_training_is_of_that_mode_and_others_are_of_a
     loops = [(loop.loop, name) for name, loop in SESSIONS.items()]
     told = [_finding("value", loop) for loop, _ in loops]
     result = _verification(Verdict.FAIL, "it differs", *told, _finding("sync", ""))
-    monkeypatch.setattr(training_case, "examine", lambda *_: result)
+    monkeypatch.setattr(trainings, "examine", lambda *_: result)
     found = case.judge(DEVICES, faulty=True)
     assert [finding.mode for finding in found.findings] == [*(name for _, name in loops), ", ".join(case.modes)]
 

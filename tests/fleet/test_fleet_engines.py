@@ -16,7 +16,7 @@ import simulated_fleet as simulated
 from harness.errors import UsageError
 from harness.fleet import asked
 from harness.fleet.asked import FleetRun
-from harness.fleet.engines.engine import Asked, Done, Work
+from harness.fleet.engines.engine import Asked, Done, MachineRun
 from harness.fleet.engines.hosts import Hosts
 from harness.fleet.engines.slurm import SlurmEngine
 from harness.fleet.fleet import judge_store
@@ -66,7 +66,7 @@ def hosts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Hosts:
 def test_each_host_comes_to_a_result_and_those_without_a_record_say_why(tmp_path: Path, hosts: Hosts) -> None:
     store = Store(tmp_path / "store")
     folder, run = start(hosts, ("--level", "quick"), store, NOW)
-    outcomes = {each.machine: each.why for each in carry_out(hosts, Work(run.arguments, folder, 60.0, 2), run)}
+    outcomes = {each.machine: each.why for each in carry_out(hosts, MachineRun(run.arguments, folder, 60.0, 2), run)}
     assert outcomes["one"] == outcomes["two"] == ""
     assert outcomes["dead"] == "ssh: connect to host dead port 22: No route to host"
     assert "sent no record" in outcomes["noisy"]
@@ -85,14 +85,14 @@ def test_a_host_that_hangs_is_ended_at_its_limit(tmp_path: Path, hosts: Hosts, m
     monkeypatch.setattr("harness.fleet.engines.hosts._GRACE_S", 0.0)
     (tmp_path / "hosts").write_text("hung\n", encoding="utf-8")
     hosts.machines()
-    assert list(hosts.run(["hung"], Work((), tmp_path, 0.2))) == [Done("hung", why="no result within 0.2 s")]
+    assert list(hosts.run(["hung"], MachineRun((), tmp_path, 0.2))) == [Done("hung", why="no result within 0.2 s")]
 
 
 def test_an_interrupted_run_keeps_its_results_and_is_resumed_with_the_rest(tmp_path: Path, hosts: Hosts) -> None:
     (tmp_path / "hosts").write_text("one\nhung\ntwo\n", encoding="utf-8")
     store = Store(tmp_path / "store")
     folder, run = start(hosts, (), store, NOW)
-    going = carry_out(hosts, Work((), folder, 600.0, 1), run)
+    going = carry_out(hosts, MachineRun((), folder, 600.0, 1), run)
     assert next(going).machine == "one"
     before = threading.active_count()
     began = time.monotonic()
@@ -104,7 +104,7 @@ def test_an_interrupted_run_keeps_its_results_and_is_resumed_with_the_rest(tmp_p
     again = Hosts(hosts.path, str(tmp_path / "ssh"), hosts.program)
     same, left = resume(again, store)
     assert same == folder
-    done = [each.machine for each in carry_out(again, Work(left.arguments, folder, 60.0), left)]
+    done = [each.machine for each in carry_out(again, MachineRun(left.arguments, folder, 60.0), left)]
     assert sorted(done) == ["hung", "two"]
     assert judge_store(store, Policy(), NOW).counts.proven == 3
     with pytest.raises(UsageError, match="no run that was interrupted"):
@@ -137,13 +137,13 @@ def test_machines_that_an_engine_leaves_out_are_in_the_denominator(tmp_path: Pat
         def machines(self) -> list[Asked]:
             return [Asked("a"), Asked("b", "not idle: allocated")]
 
-        def run(self, machines: object, work: Work):  # type: ignore[no-untyped-def]
+        def run(self, machines: object, work: MachineRun):  # type: ignore[no-untyped-def]
             assert machines == ["a"]
             yield Done("a", json_text(simulated.sound(3, random.Random(3))))
 
     store = Store(tmp_path)
     folder, run = start(Engine(), (), store, NOW)
-    list(carry_out(Engine(), Work((), folder, 1.0), run))
+    list(carry_out(Engine(), MachineRun((), folder, 1.0), run))
     found = judge_store(store, Policy(), NOW)
     assert [(each.name, str(each.state), each.why) for each in found.machines] == [
         ("a", "proven", ""),
@@ -185,7 +185,7 @@ def slurm(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def test_slurm_gets_a_job_for_each_idle_node_and_a_node_that_dies_is_a_result(slurm: Path) -> None:
     store, engine = Store(slurm / "store"), SlurmEngine(["--partition=gpu"])
     folder, run = start(engine, ("--level", "standard"), store, NOW)
-    outcomes = {each.machine: each.why for each in carry_out(engine, Work(run.arguments, folder, 90.0), run)}
+    outcomes = {each.machine: each.why for each in carry_out(engine, MachineRun(run.arguments, folder, 90.0), run)}
     assert outcomes["n1"] == ""
     assert outcomes["n2"] == "no record; its job 12 ended: NODE_FAIL; see slurm.log"
     assert {each.machine: each.why for each in run.outcomes} == {"n3": "not idle: drained (fan)"}
@@ -198,12 +198,12 @@ def test_slurm_gets_a_job_for_each_idle_node_and_a_node_that_dies_is_a_result(sl
 def test_jobs_that_do_not_start_are_cancelled_and_so_is_everything_at_the_end(slurm: Path) -> None:
     script(slurm / "squeue", "#!/bin/sh\necho '11|PENDING'; echo '12|PENDING'\n")
     engine = SlurmEngine(nodes=["n1", "n2"], wait_s=0.0)
-    assert [each.why for each in engine.run(["n1"], Work((), slurm / "a", 60.0))] == [
+    assert [each.why for each in engine.run(["n1"], MachineRun((), slurm / "a", 60.0))] == [
         "its job did not start within 0 s: not idle any more"
     ]
     engine = SlurmEngine(wait_s=600.0)
     script(slurm / "sbatch", '#!/bin/sh\ncase "$*" in *n2*) echo refused >&2; exit 1;; esac; echo 11\n')
-    going = engine.run(["n2", "n1"], Work((), slurm / "b", 60.0))
+    going = engine.run(["n2", "n1"], MachineRun((), slurm / "b", 60.0))
     assert next(going) == Done("n2", why="refused")
     going.close()
     for unknown, why in ((["n9"], "unknown to Slurm"), (["n1", "n1"], "named twice")):
@@ -215,7 +215,7 @@ def test_jobs_that_do_not_start_are_cancelled_and_so_is_everything_at_the_end(sl
 def test_a_record_is_kept_as_it_was_sent_but_for_its_name(tmp_path: Path, hosts: Hosts) -> None:
     (tmp_path / "hosts").write_text("one\n", encoding="utf-8")
     folder, run = start(hosts, (), Store(tmp_path / "store"), NOW)
-    list(carry_out(hosts, Work((), folder, 60.0), run))
+    list(carry_out(hosts, MachineRun((), folder, 60.0), run))
     kept = json.loads((folder / "one" / "run.json").read_text(encoding="utf-8"))
     sent = json.loads((tmp_path / "record.json").read_text(encoding="utf-8"))
     assert kept["host"] == {**sent["host"], "name": "one"}

@@ -19,7 +19,7 @@ from harness.fleet.engines.kubernetes_nodes import KEY, REASON, Kubernetes
 from harness.fleet.engines.scheduler import NodeState
 from harness.fleet.engines.slurm_nodes import Slurm
 from harness.fleet.fleet import judge_runs
-from harness.fleet.plan import Plan, make_plan, plan_lines
+from harness.fleet.plan import FleetPlan, make_plan, plan_lines
 from harness.fleet.policy import Planning, Policy
 from harness.fleet.seen import Seen
 from harness.fleet.service import NotReturned, apply, bring_back
@@ -65,7 +65,7 @@ def fleet(*kinds: str, machines: int = 20) -> list[RunRecord]:
     return records
 
 
-def planned(records: list[RunRecord], policy: Policy = LENIENT) -> Plan:
+def planned(records: list[RunRecord], policy: Policy = LENIENT) -> FleetPlan:
     runs = [Seen(f"{number}/run.json", each) for number, each in enumerate(records)]
     return make_plan(judge_runs(runs, policy, NOW), Slurm(), policy)
 

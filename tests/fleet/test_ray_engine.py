@@ -13,7 +13,7 @@ import pytest
 import simulated_fleet as simulated
 
 from harness.errors import UsageError
-from harness.fleet.engines.engine import Done, Work
+from harness.fleet.engines.engine import Done, MachineRun
 from harness.fleet.engines.ray import RayEngine, _task
 from harness.report.storage import json_text
 
@@ -82,7 +82,7 @@ def ray(monkeypatch: pytest.MonkeyPatch) -> FakeRay:
 def test_each_node_gets_a_task_of_its_own_and_a_lost_node_is_a_result(ray: FakeRay, tmp_path: Path) -> None:
     engine = RayEngine("good")
     assert {each.name: each.why_not for each in engine.machines()} == {"a": "", "b": "", "gone": "not alive"}
-    one, other = engine.run(["a", "b"], Work(("--level", "quick"), tmp_path, 60.0))
+    one, other = engine.run(["a", "b"], MachineRun(("--level", "quick"), tmp_path, 60.0))
     assert (one.machine, one.why) == ("a", "")
     assert (other.machine, other.text, other.why) == ("b", None, "RuntimeError: The node died unexpectedly")
     first = ray.started[0]
@@ -95,7 +95,7 @@ def test_each_node_gets_a_task_of_its_own_and_a_lost_node_is_a_result(ray: FakeR
 def test_an_interrupted_run_cancels_what_still_runs(ray: FakeRay, tmp_path: Path) -> None:
     engine = RayEngine("good")
     engine.machines()
-    going = engine.run(["a", "b"], Work((), tmp_path, 60.0))
+    going = engine.run(["a", "b"], MachineRun((), tmp_path, 60.0))
     assert next(going).machine == "a"
     going.close()
     assert (ray.cancelled, ray.is_shut_down) == (["b"], True)

@@ -23,7 +23,7 @@ from pathlib import Path
 import pytest
 import simulated_fleet as simulated
 
-from harness.fleet.engines.engine import Work
+from harness.fleet.engines.engine import MachineRun
 from harness.fleet.engines.slurm import SlurmEngine
 from harness.fleet.engines.slurm_nodes import Slurm
 from harness.fleet.fleet import judge_store
@@ -152,7 +152,7 @@ def test_a_broken_node_is_found_drained_and_comes_back_when_a_run_proves_it(slur
 
     def checked() -> dict[str, str]:
         folder, run = start(engine, (), store, datetime.now(timezone.utc))
-        outcomes = (*run.outcomes, *carry_out(engine, Work((), folder, _LIMIT_S), run))
+        outcomes = (*run.outcomes, *carry_out(engine, MachineRun((), folder, _LIMIT_S), run))
         return {each.machine: each.why for each in outcomes}
 
     _records(slurm, n1="stuck-bit")

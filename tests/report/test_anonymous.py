@@ -10,7 +10,7 @@ import sample_records as samples
 from harness.records import Card, Cohort, Fingerprint, Host
 from harness.report.anonymous import anonymous
 from harness.report.cohort import cohort_of
-from harness.report.recording import Recording
+from harness.report.recording import RunRecording
 from harness.report.storage import json_text, load_run
 
 HOST = Host("gpu-17", "CHASSIS-9", "r4", "boot-1")
@@ -33,7 +33,7 @@ def test_no_name_of_the_host_or_of_a_card_is_left_anywhere() -> None:
 
 
 def test_a_recording_stores_what_it_may(tmp_path: Path) -> None:
-    kept = Recording(
+    kept = RunRecording(
         tmp_path, harness="1", command=("harness", "gpu-17"), spec="gpu", planned=(), host=HOST, without_names=True
     )
     assert kept.record.host == HOST

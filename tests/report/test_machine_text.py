@@ -13,14 +13,14 @@ from harness.devices.device import Device
 from harness.devices.profile import shipped_profiles
 from harness.records import Fingerprint, GpuFacts
 from harness.report.checks import print_checks
-from harness.report.machine import Machine, print_machine
+from harness.report.machine import MachineFacts, print_machine
 from harness.runner.messages import plain
 
 FACTS = Fingerprint("2.21.0", "3.15", "2.4", "3.11", False, "a [fast] cpu", 8, 4, 4096, "linux")
-MACHINE = Machine(("CPU:0",), "auto took cpu:4", None, (), FACTS)
+MACHINE = MachineFacts(("CPU:0",), "auto took cpu:4", None, (), FACTS)
 
 
-def shown(machine: Machine) -> str:
+def shown(machine: MachineFacts) -> str:
     stream = io.StringIO()
     print_machine(Console(file=stream, width=100, highlight=False), machine, shipped_profiles())
     return stream.getvalue()
@@ -60,7 +60,7 @@ def test_the_answer_of_the_process_that_looked_is_parsed() -> None:
         "devices": [],
         "fingerprint": plain(FACTS),
     }
-    assert TypeAdapter(Machine).validate_python(answer) == MACHINE
+    assert TypeAdapter(MachineFacts).validate_python(answer) == MACHINE
 
 
 def test_the_list_names_each_check_with_what_it_proves_needs_and_takes() -> None:

@@ -8,8 +8,8 @@ import re
 import pytest
 from rich.console import Console
 
-from harness.report.name_column import WIDTH, beside_names
 from harness.report.profile import print_profile
+from harness.report.speedups import WIDTH, beside_names
 from harness.report.terminal import make_table
 from harness.speed.timeline.record import DeviceTimes, HostTimes, Profile
 

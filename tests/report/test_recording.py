@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from harness.records import CheckResult, Exercised, Fingerprint, Verdict
-from harness.report.recording import Recording
+from harness.report.recording import RunRecording
 from harness.report.storage import load_run
 
 
@@ -17,8 +17,8 @@ def result(verdict: Verdict) -> CheckResult:
     return CheckResult(f"is-{verdict.value.lower()}", verdict, "", "", Exercised(values=1))
 
 
-def recording(folder: Path, planned: tuple[str, ...] = ("a", "b")) -> Recording:
-    return Recording(folder, harness="0.1.0", command=("harness",), spec="cpu:2", planned=planned)
+def recording(folder: Path, planned: tuple[str, ...] = ("a", "b")) -> RunRecording:
+    return RunRecording(folder, harness="0.1.0", command=("harness",), spec="cpu:2", planned=planned)
 
 
 def test_a_run_that_has_just_begun_is_stored_as_incomplete_and_unknown(tmp_path: Path) -> None:
@@ -40,7 +40,7 @@ def test_each_result_is_stored_at_once(tmp_path: Path) -> None:
 
 
 def test_a_run_that_goes_on_counts_the_time_before_its_interruption(tmp_path: Path) -> None:
-    kept = Recording(tmp_path, harness="0.1.0", command=(), spec="gpu", planned=(), earlier_s=3600.0)
+    kept = RunRecording(tmp_path, harness="0.1.0", command=(), spec="gpu", planned=(), earlier_s=3600.0)
     kept.complete()
     assert 3600 <= load_run(tmp_path).elapsed_s < 7200
 

@@ -14,8 +14,8 @@ PICTURES = ("two_towers", "make_parallel_cost")
 
 
 def script(name: str) -> Any:
-    """A script of ``profiles/`` as a module."""
-    spec = importlib.util.spec_from_file_location(name, ROOT / "profiles" / f"{name}.py")
+    """A script of ``tests/benchmarks/scripts`` as a module."""
+    spec = importlib.util.spec_from_file_location(name, ROOT / "tests/benchmarks/scripts" / f"{name}.py")
     assert spec is not None
     assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)

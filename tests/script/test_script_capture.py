@@ -13,7 +13,7 @@ import pytest
 from harness import Devices
 from harness.errors import InvalidTarget, UsageError
 from harness.runner.target import Target
-from harness.script.capture import Step, named_devices, run_to_step
+from harness.script.capture import StepCall, named_devices, run_to_step
 from harness.script.check import spec_for
 from harness.script.inputs import inputs_of
 
@@ -79,7 +79,7 @@ def _same_interpreter(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "__main__", sys.modules["__main__"])
 
 
-def step_of(folder: Path, text: str, function: str) -> Step:
+def step_of(folder: Path, text: str, function: str) -> StepCall:
     path = folder / "program.py"
     path.write_text(text)
     return run_to_step(Target(path, function))
@@ -153,7 +153,7 @@ def test_an_iterator_is_no_argument_that_two_runs_can_start_from() -> None:
         return next(batches)
 
     with pytest.raises(UsageError, match=r"batches is an iterator .* pass the batch itself"):
-        inputs_of(Step("step", 1, step, (iter([np.ones(3)]),), {}))
+        inputs_of(StepCall("step", 1, step, (iter([np.ones(3)]),), {}))
 
 
 @pytest.mark.usefixtures("devices")

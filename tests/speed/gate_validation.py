@@ -25,7 +25,7 @@ from harness.speed.baseline import SavedRun
 from harness.speed.calibration import exact_interval, variation_between
 from harness.speed.change import Rules, Variation, uncalibrated
 from harness.speed.estimate import Figure, log_speedup, paired_speedup, relative_half_width, unpaired_speedup
-from harness.speed.gate import Judged, judge
+from harness.speed.gate import FigureChange, judge
 from harness.speed.record import SpeedupRecord
 
 #: Fewer than the default of ``harness calibrate``, with which smaller losses show.
@@ -137,9 +137,9 @@ def _counts(
 
 def _all_judged(
     comparisons: Sequence[tuple[SavedRun, SavedRun, Sequence[SavedRun]]], threshold: float, *, calibrated: bool
-) -> list[tuple[Judged, ...]]:
+) -> list[tuple[FigureChange, ...]]:
     """Judge all figures of each benchmark of each comparison."""
-    found: list[tuple[Judged, ...]] = []
+    found: list[tuple[FigureChange, ...]] = []
     for base, new, others in comparisons:
         by_others = partial(_variation, others) if calibrated else uncalibrated
         judged = judge(base, new.records, new.fingerprint, Rules(threshold), by_others).judged
@@ -147,12 +147,12 @@ def _all_judged(
     return found
 
 
-def _fails(rows: tuple[Judged, ...]) -> bool:
+def _fails(rows: tuple[FigureChange, ...]) -> bool:
     """Whether the gate fails, or would if a second measurement confirmed the first."""
     return any(each.fails or each.unconfirmed for each in rows)
 
 
-def _verdicts(rows: tuple[Judged, ...]) -> set[str]:
+def _verdicts(rows: tuple[FigureChange, ...]) -> set[str]:
     return {each.change.verdict for each in rows}
 
 

@@ -57,7 +57,7 @@ def record(
     made = SpeedupRecord(
         devices=FINGERPRINT.devices,
         kind="logical-cpu",
-        label="2 logical CPUs as cores" if gates else "shares one card: not a speedup",
+        label="2 logical CPUs, one thread each" if gates else "shares one card: not a speedup",
         gates=gates,
         speedup=found,
         efficiency=found.value / 2,

@@ -1,4 +1,4 @@
-"""``profiles/cores_speedups.py`` measures device sets in turn, and only what is missing."""
+"""``tests/benchmarks/scripts/cores_speedups.py`` measures device sets in turn, and only what is missing."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from synthetic_runs import record, run, write
 import harness.speed.command
 from harness.speed.baseline import SavedRun
 
-_SCRIPT = Path(__file__).resolve().parents[2] / "profiles" / "cores_speedups.py"
+_SCRIPT = Path(__file__).resolve().parents[1] / "benchmarks" / "scripts" / "cores_speedups.py"
 _SPEEDUPS = {"cores:2": 1.8, "softgpu:2": 1.2}
 
 

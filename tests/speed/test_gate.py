@@ -10,7 +10,7 @@ from synthetic_runs import FINGERPRINT, record, run
 from harness.records import Verdict
 from harness.report.gate import gate_lines
 from harness.speed.change import Change, Rules, Variation, judged_change
-from harness.speed.gate import Judged, Judgement, conclude, judge, suspects
+from harness.speed.gate import FigureChange, Judgement, conclude, judge, suspects
 from harness.speed.record import SpeedupRecord
 
 _RULES = Rules()
@@ -60,7 +60,7 @@ def test_a_second_measurement_that_cannot_exclude_the_loss_leaves_the_benchmark_
         return judged_change(math.log1p(percent / 100), half / 2.326 / 100, math.inf, _RULES)
 
     def concluded(*seconds: Change) -> Judgement:
-        rows = [Judged(str(number), 1.9, 1.48, change(-22.1, 10), each) for number, each in enumerate(seconds)]
+        rows = [FigureChange(str(number), 1.9, 1.48, change(-22.1, 10), each) for number, each in enumerate(seconds)]
         return conclude(replace(empty, baseline="base"), rows)
 
     empty = Judgement(Verdict.UNKNOWN, "", _RULES, "", "")

@@ -8,7 +8,7 @@ from leaking_programs import HISTORY, PAIRS, Pair
 
 from harness import Devices, Memory, UsageError
 from harness.speed.memory.errors import InvalidSize, MemoryGrows
-from harness.speed.memory.growth import growth
+from harness.speed.memory.leaks import growth
 
 
 @pytest.mark.rotated(4)

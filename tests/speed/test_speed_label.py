@@ -25,13 +25,8 @@ _ANY: Threads = (0, 0, 1)
         ("core", 2, (1, 1, 2), Label("2 CPU cores, each with its own single-threaded TensorFlow server", gates=True)),
         ("core", 2, _ANY, Label("2 CPU cores with a CPU quota of 1: not a speedup", gates=False)),
         ("core", 1, _ANY, Label("1 CPU core, with a single-threaded TensorFlow server", gates=True)),
-        (
-            "logical-cpu",
-            2,
-            (1, 2, 4),
-            Label("2 logical CPUs as cores (one thread per op, 4 cores)", gates=True),
-        ),
-        ("logical-cpu", 1, (1, 1, 1), Label("1 logical CPU as a core (one thread per op, 1 core)", gates=True)),
+        ("logical-cpu", 2, (1, 2, 4), Label("2 logical CPUs, one thread each, on 4 CPU cores", gates=True)),
+        ("logical-cpu", 1, (1, 1, 1), Label("1 logical CPU, one thread, on 1 CPU core", gates=True)),
         ("gpu", 1200, _ANY, Label("1,200 GPUs", gates=True)),
     ],
 )

@@ -1,4 +1,4 @@
-"""``profiles/validate_gate.py`` plants work that is really done."""
+"""``tests/benchmarks/scripts/validate_gate.py`` plants work that is really done."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ def planted_work_is_executed() -> None:
 
     import harness
 
-    script = runpy.run_path(str(Path(harness.__file__).parent.parent / "profiles" / "validate_gate.py"))
+    script = runpy.run_path(str(Path(harness.__file__).parent.parent / "tests/benchmarks/scripts/validate_gate.py"))
     devices = harness.configure("cpu:2")
     start, link = script["links"](tf)["matmul"]
     found = {}

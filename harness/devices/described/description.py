@@ -6,7 +6,7 @@ from typing import get_args
 
 from pydantic import Field
 
-from harness.devices.described.fault_tables import CUDA_VERSION, VERSION, FaultTable
+from harness.devices.described.fault_tables import CUDA_VERSION, VERSION, FaultTable, whole_number
 from harness.devices.described.faults import Fault
 from harness.devices.toml_file import Table
 
@@ -24,14 +24,14 @@ _LINE, _PERHAPS_EMPTY = r"^[^\x00-\x1f\x7f]+$", r"^[^\x00-\x1f\x7f]*$"
 class CardsTable(Table):
     """``[cards]``: one model, whose figures are the defaults. ``[[card]]`` says what differs on a card."""
 
-    count: int = Field(ge=1, le=MOST_CARDS, description=f"an integer from 1 to {MOST_CARDS}")
+    count: int = whole_number(1, MOST_CARDS)
     model: str = Field(
         pattern=_LINE, description="a name as the driver reports it, in one line, such as 'NVIDIA H100 80GB HBM3'"
     )
     compute_capability: str | None = Field(default=None, pattern=_CAPABILITY, description="a version, such as '9.0'")
-    pcie_generation: int | None = Field(default=None, ge=1, le=6, description="an integer from 1 to 6")
-    pcie_width: int | None = Field(default=None, ge=1, le=16, description="an integer from 1 to 16")
-    nvlinks: int | None = Field(default=None, ge=0, le=MOST_LINKS, description=f"an integer from 0 to {MOST_LINKS}")
+    pcie_generation: int | None = whole_number(1, 6, default=None)
+    pcie_width: int | None = whole_number(1, 16, default=None)
+    nvlinks: int | None = whole_number(0, MOST_LINKS, default=None)
     bridges: list[list[int]] = Field(
         default_factory=list,
         description="a list of [card, card, links], such as [[0, 1, 4]] (the NVLinks between two cards; pairs that are "
@@ -50,34 +50,20 @@ class CardsTable(Table):
         description="true or false (whether the GPU is on the chip of the processor, without memory of its own)",
     )
     exclusive: bool = Field(default=False, description="true or false (whether only one process may use a card)")
-    slices: int = Field(
-        default=0, ge=0, le=7, description="an integer from 0 to 7 (MIG slices of each card; 0: MIG is off)"
-    )
-    software_mib: int = Field(
-        default=128,
-        ge=16,
-        le=65536,
-        description="an integer from 16 to 65,536 (the MiB of memory of each software GPU)",
-    )
+    slices: int = whole_number(0, 7, "MIG slices of each card; 0: MIG is off", default=0)
+    software_mib: int = whole_number(16, 65_536, "the MiB of memory of each software GPU", default=128)
 
 
 class CardTable(Table):
     """``[[card]]``: what differs on one card."""
 
-    card: int = Field(ge=0, description="an integer, 0 or more (the slot of the card)")
+    card: int = whole_number(0, of="the slot of the card")
     model: str | None = Field(default=None, pattern=_LINE, description="a name as the driver reports it, in one line")
     compute_capability: str | None = Field(
         default=None, pattern=_CAPABILITY, description="a version, such as '8.0' (only together with the key `model`)"
     )
-    software_mib: int | None = Field(
-        default=None,
-        ge=16,
-        le=65536,
-        description="an integer from 16 to 65,536 (the MiB of memory of the software GPU)",
-    )
-    multiprocessors: int | None = Field(
-        default=None, ge=1, le=1024, description="an integer from 1 to 1024 (multiprocessors of the card)"
-    )
+    software_mib: int | None = whole_number(16, 65_536, "the MiB of memory of the software GPU", default=None)
+    multiprocessors: int | None = whole_number(1, 1024, "multiprocessors of the card", default=None)
     vbios: str | None = Field(default=None, pattern=_LINE, description="a version, such as '96.00.30.00.02'")
     board_part: str | None = Field(
         default=None, pattern=_LINE, description="a part number, such as '692-2G506-0200-000'"

@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from harness.devices.described.fault_tables import MOST_COUNTED, FaultTable, OnCard
+from harness.devices.described.fault_tables import MOST_COUNTED, FaultTable, OnCard, whole_number
 
 #: NVML's numbers of what the driver asks for.
 RECOVERY_ACTIONS = {
@@ -37,9 +37,7 @@ class NvlinkErrors(OnCard):
     error: Literal["replay", "recovery", "crc-flit", "crc-data"] = Field(
         default="recovery", description="'replay', 'recovery', 'crc-flit' or 'crc-data'"
     )
-    old: int = Field(
-        default=0, ge=0, le=MOST_COUNTED, description="an integer from 0 to 10^12 (errors of each link before the run)"
-    )
+    old: int = whole_number(0, MOST_COUNTED, "errors of each link before the run", default=0)
     per_s: float = Field(default=0.0, ge=0, le=1e9, description="a number from 0 to 1e9 (errors of each link a second)")
 
 
@@ -72,7 +70,7 @@ class ThermalSample(OnCard):
     """The driver reports thermal slowdown in one reading, and never again."""
 
     kind: Literal["thermal-sample"]
-    reading: int = Field(default=5, ge=1, description="an integer, 1 or more (the reading, counted from 1)")
+    reading: int = whole_number(1, of="the reading, counted from 1", default=5)
 
 
 class RecoveryAction(OnCard):

@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal, get_args
+from typing import Annotated, Any, Literal, get_args
 
 from pydantic import BeforeValidator, Field
 
@@ -14,7 +14,6 @@ from harness.devices.toml_file import Table
 
 #: Errors of the memory that were corrected long ago: a healthy card has some.
 OLD_CORRECTED = 3
-_CARD = "an integer, 0 or more (the slot of a card)"
 #: One name: faults.h takes lists, and an empty one for all ops.
 _OP = "^[A-Za-z_][A-Za-z0-9_]*$"
 #: A version of CUDA, which NVML gives as one number.
@@ -23,9 +22,18 @@ VERSION = r"^\d+(\.\d+)*$"
 #: What a card, a driver or a run can count: more never comes up.
 MOST_COUNTED = 10**12
 
+
 FloatType = Literal["float16", "bfloat16", "float32", "float64"]
 NumberType = Literal["int8", "uint8", "int16", "uint16", "int32", "int64", "complex64", "complex128", FloatType]
 _Probability = Annotated[float, Field(gt=0, le=1, description="a number above 0, up to 1")]
+
+
+def whole_number(least: int, most: int | None = None, of: str = "", **default: Any) -> Any:
+    """Make the field of an integer in a range, with ``default=`` if it may be left out. ``of``: what it counts."""
+    highest = "10^12" if most == MOST_COUNTED else f"{most:,}" if most is not None else ""
+    described = f"an integer from {least} to {highest}" if highest else f"an integer, {least} or more"
+    made: Any = Field(ge=least, le=most, description=described + (f" ({of})" if of else ""), **default)
+    return made
 
 
 class FaultTable(Table):
@@ -35,7 +43,7 @@ class FaultTable(Table):
 class OnCard(FaultTable):
     """A fault of one card."""
 
-    card: int = Field(ge=0, description=_CARD)
+    card: int = whole_number(0, of="the slot of a card")
 
 
 class OnPair(FaultTable):
@@ -75,18 +83,10 @@ class Ecc(OnCard):
     kind: Literal["ecc"]
     corrected_per_s: float = Field(default=10.0, ge=0, le=1e9, description="a number from 0 to 1e9 (errors a second)")
     uncorrected_per_s: float = Field(default=0.0, ge=0, le=1e9, description="a number from 0 to 1e9 (errors a second)")
-    old_corrected: int = Field(
-        default=OLD_CORRECTED,
-        ge=0,
-        le=MOST_COUNTED,
-        description="an integer from 0 to 10^12 (corrected errors before the driver was loaded)",
+    old_corrected: int = whole_number(
+        0, MOST_COUNTED, "corrected errors before the driver was loaded", default=OLD_CORRECTED
     )
-    old_uncorrected: int = Field(
-        default=0,
-        ge=0,
-        le=MOST_COUNTED,
-        description="an integer from 0 to 10^12 (uncorrected errors before the driver was loaded)",
-    )
+    old_uncorrected: int = whole_number(0, MOST_COUNTED, "uncorrected errors before the driver was loaded", default=0)
 
 
 class RowRemap(OnCard):
@@ -100,7 +100,7 @@ class RetiredPages(OnCard):
     """Pages of the memory were retired, as on cards before the A100."""
 
     kind: Literal["retired-pages"]
-    count: int = Field(default=4, ge=1, le=64, description="an integer from 1 to 64 (pages with double-bit errors)")
+    count: int = whole_number(1, 64, "pages with double-bit errors", default=4)
     pending: bool = Field(
         default=True, description="true or false (whether the pages are retired only at the next reset)"
     )
@@ -120,9 +120,7 @@ class MemoryHeld(OnCard):
     share: float = Field(
         default=0.8, gt=0, lt=1, description="a number between 0 and 1 (the share of the memory that is held)"
     )
-    process: int = Field(
-        default=4242, ge=1, le=2**22, description="an integer from 1 to 4,194,304 (the id of the process)"
-    )
+    process: int = whole_number(1, 2**22, "the id of the process", default=4242)
 
 
 class CudaUnavailable(FaultTable):
@@ -146,7 +144,7 @@ class NvmlError(FaultTable):
         description="an error of nvml.h, with or without NVML_ERROR_ before it: "
         + ", ".join(name.removeprefix("NVML_ERROR_") for name in NVML_ERRORS)
     )
-    card: int | None = Field(default=None, ge=0, description=_CARD)
+    card: int | None = whole_number(0, of="the slot of a card", default=None)
     call: str | None = Field(
         default=None,
         description="an NVML function without a version suffix such as _v2, for example 'nvmlDeviceGetTemperature'; "
@@ -158,12 +156,7 @@ class Lost(OnCard):
     """The card falls off the bus, at once or in the middle of a run."""
 
     kind: Literal["lost"]
-    after_ops: int = Field(
-        default=0,
-        ge=0,
-        le=MOST_COUNTED,
-        description="an integer from 0 to 10^12 (ops that the card runs before it is lost)",
-    )
+    after_ops: int = whole_number(0, MOST_COUNTED, "ops that the card runs before it is lost", default=0)
 
 
 class NoWrite(OnCard):
@@ -218,19 +211,14 @@ class BitFlip(OnCard):
     dtype: NumberType | None = Field(
         default=None, description=f"one of {', '.join(get_args(NumberType))}; default: all"
     )
-    bits: int = Field(
-        default=1, ge=1, le=8, description="an integer from 1 to 8 (neighbouring bits that flip in an element)"
-    )
-    run: int = Field(
+    bits: int = whole_number(1, 8, "neighbouring bits that flip in an element", default=1)
+    run: int = whole_number(
+        1,
+        1024,
+        "neighbouring elements that are wrong together; the index of the first is a multiple of this number",
         default=1,
-        ge=1,
-        le=1024,
-        description="an integer from 1 to 1024 (neighbouring elements that are wrong together; the index of the first "
-        "is a multiple of this number)",
     )
-    least_elements: int = Field(
-        default=0, ge=0, description="an integer, 0 or more (results with fewer elements stay right)"
-    )
+    least_elements: int = whole_number(0, of="results with fewer elements stay right", default=0)
     elements: list[Annotated[int, Field(ge=0)]] | None = Field(
         default=None,
         min_length=1,
@@ -293,10 +281,8 @@ class StuckBit(OnCard):
     """One bit of one memory cell keeps its value."""
 
     kind: Literal["stuck-bit"]
-    word: int = Field(
-        default=1_000_003, ge=0, description="an integer, 0 or more (the number of a 64-bit word of the memory)"
-    )
-    bit: int = Field(default=17, ge=0, le=63, description="an integer from 0 to 63 (the bit of the word)")
+    word: int = whole_number(0, of="the number of a 64-bit word of the memory", default=1_000_003)
+    bit: int = whole_number(0, 63, "the bit of the word", default=17)
     value: Literal[0, 1] = Field(default=1, description="0 or 1 (what the bit always reads)")
 
 
@@ -304,7 +290,7 @@ class Leak(OnCard):
     """Each matrix product or convolution leaks memory."""
 
     kind: Literal["leak"]
-    bytes_per_step: int = Field(default=2**20, ge=1, description="an integer, 1 or more (bytes leaked by each op)")
+    bytes_per_step: int = whole_number(1, of="bytes leaked by each op", default=2**20)
 
 
 class Replays(OnCard):
@@ -318,7 +304,7 @@ class NvlinkDown(OnCard):
     """NVLinks of the card are down."""
 
     kind: Literal["nvlink-down"]
-    links: int = Field(default=1, ge=1, description="an integer, 1 or more (NVLinks that are down)")
+    links: int = whole_number(1, of="NVLinks that are down", default=1)
 
 
 class Xid(OnCard):

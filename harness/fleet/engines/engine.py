@@ -17,7 +17,7 @@ class Asked:
 
 
 @dataclass(frozen=True, slots=True)
-class Work:
+class MachineRun:
     """What each machine runs. ``folder`` is that of the run; each machine writes to a folder of its own in it."""
 
     #: The arguments of ``harness validate`` but for the report folder.
@@ -49,5 +49,5 @@ class Engine(Protocol):
     def machines(self) -> list[Asked]:
         """Return the machines. Raise UsageError, in one line, if the engine cannot be used."""
 
-    def run(self, machines: Sequence[str], work: Work) -> Generator[Done, None, None]:
+    def run(self, machines: Sequence[str], work: MachineRun) -> Generator[Done, None, None]:
         """Run the work, and yield each machine when it is done. Closing the iterator ends what still runs."""

@@ -17,7 +17,7 @@ from pathlib import Path
 
 from harness.errors import UsageError
 from harness.fleet.engines.command import is_node
-from harness.fleet.engines.engine import Asked, Done, Work
+from harness.fleet.engines.engine import Asked, Done, MachineRun
 from harness.fleet.store import MOST_BYTES
 from harness.report.printable import shortened
 
@@ -61,7 +61,7 @@ class Hosts:
             raise UsageError(f"--hosts {self.path}: names no host")
         return [Asked(host) for host in self._targets]
 
-    def run(self, machines: Sequence[str], work: Work) -> Generator[Done, None, None]:
+    def run(self, machines: Sequence[str], work: MachineRun) -> Generator[Done, None, None]:
         """Run the work over ssh, and yield each host when it is done."""
         waiting: queue.SimpleQueue[str] = queue.SimpleQueue()
         done: queue.SimpleQueue[Done] = queue.SimpleQueue()
@@ -88,7 +88,7 @@ class Hosts:
             for thread in threads:
                 thread.join()
 
-    def _ask(self, machine: str, work: Work, ended: threading.Event) -> Done:
+    def _ask(self, machine: str, work: MachineRun, ended: threading.Event) -> Done:
         target, rack = self._targets[machine]
         with tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as said:
             try:
@@ -126,7 +126,7 @@ class Hosts:
         last = next((line for line in reversed(lines) if line.strip()), "")
         return Done(machine, why=shortened(last, 300) or f"no record; exit code {process.returncode}")
 
-    def _remote(self, machine: str, rack: str, work: Work) -> str:
+    def _remote(self, machine: str, rack: str, work: MachineRun) -> str:
         """The command for the host's shell. Its folder goes when it ends, and it ends at its time limit."""
         names = {"HARNESS_NODE": machine, **({"HARNESS_RACK": rack} if rack else {})}
         settings = " ".join(f"{name}={shlex.quote(value)}" for name, value in names.items())

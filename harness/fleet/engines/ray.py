@@ -8,7 +8,7 @@ from collections.abc import Generator, Sequence
 from typing import Any
 
 from harness.errors import UsageError
-from harness.fleet.engines.engine import Asked, Done, Work
+from harness.fleet.engines.engine import Asked, Done, MachineRun
 from harness.report.printable import shortened
 
 _POLL_S = 1.0
@@ -42,7 +42,7 @@ class RayEngine:
             raise UsageError(f"--ray {self.address}: the cluster has no nodes")
         return found
 
-    def run(self, machines: Sequence[str], work: Work) -> Generator[Done, None, None]:
+    def run(self, machines: Sequence[str], work: MachineRun) -> Generator[Done, None, None]:
         """Start a task on each node, and yield each node when its task is done."""
         import ray
         from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy

@@ -14,7 +14,7 @@ from collections.abc import Generator, Sequence
 
 from harness.errors import UsageError
 from harness.fleet.engines.command import EngineError, answer, is_node
-from harness.fleet.engines.engine import Asked, Done, Work
+from harness.fleet.engines.engine import Asked, Done, MachineRun
 from harness.fleet.engines.slurm_nodes import Slurm
 from harness.fleet.store import plain_name
 from harness.report.storage import RUN_FILE
@@ -62,7 +62,7 @@ class SlurmEngine:
             for each in wanted
         ]
 
-    def run(self, machines: Sequence[str], work: Work) -> Generator[Done, None, None]:
+    def run(self, machines: Sequence[str], work: MachineRun) -> Generator[Done, None, None]:
         """Submit a job for each node, and yield each node when its job has ended."""
         jobs: dict[str, str] = {}
         try:
@@ -90,7 +90,7 @@ class SlurmEngine:
                 with contextlib.suppress(EngineError):
                     answer(["scancel", *jobs])
 
-    def _submit(self, machine: str, work: Work) -> str:
+    def _submit(self, machine: str, work: MachineRun) -> str:
         if not is_node(machine):
             raise EngineError(["sbatch"], "its name cannot be that of a node")
         folder = work.folder.absolute() / plain_name(machine)
@@ -112,7 +112,7 @@ class SlurmEngine:
         said = answer(["sbatch", "--parsable", "--exclusive", "--no-requeue", *self.options, *options])
         return said.strip().partition(";")[0]
 
-    def _ended(self, job: str, machine: str, work: Work) -> Done:
+    def _ended(self, job: str, machine: str, work: MachineRun) -> Done:
         if (work.folder / plain_name(machine) / RUN_FILE).exists():
             return Done(machine)
         try:

@@ -15,13 +15,14 @@ from harness.errors import UsageError
 from harness.lazy import tf
 from harness.plural import plural
 from harness.speed.memory.errors import MemoryGrows
-from harness.speed.memory.growth import FEWEST_STEPS, growth
 from harness.speed.memory.held import Held, Kind, described, held, stores
 from harness.speed.memory.keepers import Keeper, keeper_of, lengthened, lengths, tracing_of
 from harness.speed.memory.sizes import Given, parse_size, size_text
 
 #: How many times as many steps are taken before growth is a leak: until then it may be a cache that fills.
 LONGER = 3
+#: The fewest steps in which growth is looked for: fewer leave thirds of one step.
+FEWEST_STEPS = 8
 What = Literal["bytes", "resource", "graph", "entry"]
 _UNKNOWN = "no Python object grew with it; look for a table, a queue, a cached dataset or a buffer of TensorFlow itself"
 
@@ -197,3 +198,20 @@ def _allocated(device: str) -> int | None:
         return int(tf.config.experimental.get_memory_info(parsed.short)["current"])
     except ValueError:
         return None
+
+
+def growth(series: Sequence[int]) -> float:
+    """Return by how much a series of at least ``FEWEST_STEPS`` numbers grows with each step; 0 if it does not.
+
+    A program may first fill caches, and hold more after one step than after another. So the first quarter of the steps
+    does not count, and the rest is cut into thirds: what grows is at no time in one third as small as at any time in
+    the third before. In a series without a trend, chance alone does that in less than one of ten million.
+    """
+    kept = series[len(series) // 4 :]
+    third = len(kept) // 3
+    parts = [kept[len(kept) - third * left : len(kept) - third * (left - 1)] for left in (3, 2, 1)]
+    lows, highs = [min(part) for part in parts], [max(part) for part in parts]
+    apart = lows[1] >= highs[0] and lows[2] >= highs[1]
+    if not apart or not highs[0] < highs[1] < highs[2]:
+        return 0.0
+    return (lows[2] - lows[0]) / (2 * third)

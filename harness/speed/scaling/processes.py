@@ -28,8 +28,7 @@ from harness.runner.users_error import users_code
 from harness.runner.worker import Send
 from harness.speed.label import kind_of, speed_label
 from harness.speed.measure import quiet
-from harness.speed.outputs import arrays_of
-from harness.speed.scaling.outputs import MOST_BYTES, difference, load_outputs, save_outputs
+from harness.speed.outputs import MOST_BYTES, arrays_of, difference, load_outputs, save_outputs
 from harness.speed.scaling.record import Mode, Point, Round
 from harness.speed.synchronise import synchronise, warm_up
 
@@ -41,7 +40,7 @@ _MOST_CALLS = 10_000
 
 
 @pydantic.dataclasses.dataclass(frozen=True)
-class Measured:
+class MeasuredSet:
     """The answer of the process."""
 
     devices: int
@@ -73,7 +72,7 @@ def run(send: Send, spec: str, file: Path, function: str, mode: Mode, budget_s: 
         kept = save_outputs(arrays_of(program()), outputs)
         times = time_calls(program, budget_s=budget_s)
     label = speed_label(devices)
-    measured = Measured(len(devices), kind_of(devices), label.text, label.gates, times, fingerprint(devices), kept)
+    measured = MeasuredSet(len(devices), kind_of(devices), label.text, label.gates, times, fingerprint(devices), kept)
     send(Answer(asdict(measured)))
 
 
@@ -164,7 +163,7 @@ class Rounds:
         }
         files = WorkerFiles.create(self.logs, f"scale-{name}-{number}")
         answer = ask(Job("harness.speed.scaling.processes:run", arguments), files, limit_s=self.limit_s + self.budget_s)
-        found = TypeAdapter(Measured).validate_python(answer)
+        found = TypeAdapter(MeasuredSet).validate_python(answer)
         self.fingerprint = self.fingerprint or found.fingerprint
         if found.outputs:
             self._outputs.setdefault(spec, []).append(outputs)

@@ -139,7 +139,7 @@ def _clocks(names: Sequence[str]) -> tuple[bool, list[str]]:
 
 
 @dataclass(frozen=True, slots=True)
-class Account:
+class TimeAccount:
     """The figures of :class:`harness.speed.timeline.record.Profile` that follow from spans."""
 
     wall_ns: int
@@ -160,7 +160,7 @@ def account(
     roles: Mapping[str, Mapping[str, int]] | None = None,
     *,
     one_clock: bool = True,
-) -> Account:
+) -> TimeAccount:
     """Add up the spans inside ``calls``, pairs of ns.
 
     ``devices`` are the full names of the requested ones; other active devices get a row too. ``roles`` has the counts
@@ -203,7 +203,7 @@ def account(
     comparable = len(devices) > 1 and one_clock and wall_ns > 0
     unknown = [span for span in spans if span.device is None and _inside(span, window)]
     one_by_one_ns = sum(length(intersect([(span.begin_ns, span.end_ns)], window)) for span in unknown)
-    return Account(
+    return TimeAccount(
         wall_ns=wall_ns,
         times=tuple(times),
         alone_ns=wall_ns - length(any_busy),

@@ -1,8 +1,8 @@
 #!/usr/bin/env python
 """What ``verify`` costs on a real model, in time and memory: ResNet50 split by ``make_parallel``, with gradients.
 
-    python profiles/verify_cost.py                   # ResNet50 on cpu:2; a few minutes
-    python profiles/verify_cost.py --profile FILE    # the same call of verify under cProfile
+    python tests/benchmarks/scripts/verify_cost.py  # ResNet50 on cpu:2; a few minutes
+    python tests/benchmarks/scripts/verify_cost.py --profile FILE  # the same call of verify under cProfile
 
 The least work is to run both programs, in eager code and as a graph, with gradients for all variables, and to fetch
 the results. Each side runs in fresh processes in turn, so that each has a peak of its own. Memory is the peak above
@@ -22,7 +22,7 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
-_ROOT = Path(__file__).resolve().parent.parent
+_ROOT = Path(__file__).resolve().parents[3]
 # The repository's own package, whether it is installed or not, and what the least work is.
 sys.path[:0] = [str(_ROOT), str(_ROOT / "tests" / "benchmarks")]
 

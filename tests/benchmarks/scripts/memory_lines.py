@@ -4,8 +4,8 @@
 Each model runs in a process of its own, on one software GPU. Steps with and without the recording are timed in pairs,
 in random order; starting and reading the recording is not a part of the step.
 
-python profiles/memory_lines.py                     # eight models, about five minutes
-python profiles/memory_lines.py "lstm 128" softgpu:1
+    python tests/benchmarks/scripts/memory_lines.py  # eight models, about five minutes
+    python tests/benchmarks/scripts/memory_lines.py "lstm 128" softgpu:1
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 """How many random programs ``verify`` checks per second, beside JAX: ``shard_map`` under ``jit``, with gradients.
 
     tox -e jax                                            # in an environment with both; two minutes on two cores
-    python profiles/against_shard_map.py --examples 40    # where JAX is installed
+    python tests/benchmarks/scripts/against_shard_map.py --examples 40  # where JAX is installed
 
 Each example is a chain of three dense layers of random sizes and activations, on four logical CPUs. JAX's side compiles
 the sharded program and the same program on one device, both with gradients, and compares values and gradients. The
@@ -26,7 +26,7 @@ from pathlib import Path
 from typing import Any
 
 # The repository's own package, whether it is installed or not.
-sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
+sys.path.insert(0, str(Path(__file__).resolve().parents[3]))
 
 _DEVICES = 4
 _ACTIVATIONS = ("tanh", "relu", "sigmoid", "gelu", "softplus")

@@ -1,9 +1,9 @@
 #!/usr/bin/env python
 """Two speedups on two serial devices, each from twenty processes, and a picture of them.
 
-    python profiles/cores_speedups.py                       # about seven minutes, with nothing else on the machine
-    python profiles/cores_speedups.py --picture docs/pictures/gradients.png
-    python profiles/cores_speedups.py --devices cores:2,softgpu:2    # each run on one, then on the other
+    python tests/benchmarks/scripts/cores_speedups.py  # about seven minutes, with nothing else on the machine
+    python tests/benchmarks/scripts/cores_speedups.py --picture docs/pictures/gradients.png
+    python tests/benchmarks/scripts/cores_speedups.py --devices cores:2,softgpu:2  # each run on one, then on the other
 
 ``A^n + B^n`` on two devices against one of them, and a training step whose gradients are taken beside their forward ops
 against the same step with a tape outside of the scopes, whose gradients all run on the first device. What a process
@@ -20,7 +20,7 @@ from pathlib import Path
 from statistics import median, stdev
 
 # The repository's own package, whether it is installed or not.
-sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
+sys.path.insert(0, str(Path(__file__).resolve().parents[3]))
 
 _TESTS = "tests/benchmarks/speedups"
 #: Part of the benchmark's name: what it is called in the picture, and the most that two devices can give.

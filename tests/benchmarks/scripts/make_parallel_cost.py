@@ -1,9 +1,9 @@
 #!/usr/bin/env python
 """What ``make_parallel`` costs beyond the work, from 1 to 64 devices and from 1 to 500 variables, and a picture of it.
 
-    python profiles/make_parallel_cost.py             # measures on logical CPUs; two minutes of one core
-    python profiles/make_parallel_cost.py --picture   # draws what was measured last
-    python profiles/make_parallel_cost.py --model     # the graph of a step of ResNet50 on two logical CPUs; minutes
+    python tests/benchmarks/scripts/make_parallel_cost.py  # measures on logical CPUs; two minutes of one core
+    python tests/benchmarks/scripts/make_parallel_cost.py --picture  # draws what was measured last
+    python tests/benchmarks/scripts/make_parallel_cost.py --model  # the graph of a step of ResNet50 on cpu:2; minutes
 
 The work is small (16 rows of 8 numbers, a product with each variable): what is measured is the cost of calls and
 graphs. By hand is a split, a loop over device scopes and a concat. Times are CPU times of the process.
@@ -21,9 +21,9 @@ from statistics import median
 from typing import Any
 
 # The repository's own package, whether it is installed or not.
-sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
+sys.path.insert(0, str(Path(__file__).resolve().parents[3]))
 
-_FOLDER = Path(__file__).resolve().parent.parent / "docs" / "pictures"
+_FOLDER = Path(__file__).resolve().parents[3] / "docs" / "pictures"
 RESULTS, PICTURE = _FOLDER / "make_parallel_cost.json", _FOLDER / "make_parallel_cost.svg"
 DEVICES, VARIABLES = (1, 2, 4, 8, 16, 32, 64), (1, 8, 32, 125, 250, 500)
 _FEW_DEVICES, _FEW_VARIABLES = 4, 8

@@ -1,8 +1,8 @@
 #!/usr/bin/env python
 """Starts and stops clusters of local hosts, one after the other, and counts what came of it.
 
-    python profiles/cluster_starts.py                       # 200 clusters of 3 hosts: about half an hour on two cores
-    python profiles/cluster_starts.py --clusters 20 --connect
+    python tests/benchmarks/scripts/cluster_starts.py  # 200 clusters of 3 hosts: about half an hour on two cores
+    python tests/benchmarks/scripts/cluster_starts.py --clusters 20 --connect
 
 Each host is a ``harness serve``, which lets the kernel pick its port. A cluster is started when all of its hosts have
 said their addresses, no two alike, and a server answers at each; with ``--connect``, when a client in a process of its
@@ -23,7 +23,7 @@ from collections import Counter
 from pathlib import Path
 
 # The repository's own package, whether it is installed or not.
-_ROOT = Path(__file__).resolve().parent.parent
+_ROOT = Path(__file__).resolve().parents[3]
 sys.path.insert(0, str(_ROOT))
 
 #: How long a host may take to say its address, in seconds, and a client to compute on each.

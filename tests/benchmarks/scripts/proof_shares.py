@@ -1,8 +1,8 @@
 #!/usr/bin/env python
 """How much is proved: the clean twins of the planted faults, and generated programs. No fault of value may be.
 
-    python profiles/proof_shares.py                        # minutes
-    python profiles/proof_shares.py --programs 10000       # hours
+    python tests/benchmarks/scripts/proof_shares.py  # minutes
+    python tests/benchmarks/scripts/proof_shares.py --programs 10000  # hours
 
 Each program is verified with its proof. Programs under test and their proofs must never contradict each other: results
 that are proved equal and differ are named.
@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 # The repository's own package, whether it is installed or not.
-sys.path[:0] = [str(Path(__file__).resolve().parent.parent)]
+sys.path[:0] = [str(Path(__file__).resolve().parents[3])]
 
 if TYPE_CHECKING:
     from harness import Devices, Verification

@@ -1,8 +1,8 @@
 #!/usr/bin/env python
 """What a proof adds to ``verify``: CPU time with one, in multiples of that without, on the pairs of ``tests/proof``.
 
-    python profiles/proof_cost.py            # every third pair; about two minutes
-    python profiles/proof_cost.py --every 1
+    python tests/benchmarks/scripts/proof_cost.py  # every third pair; about two minutes
+    python tests/benchmarks/scripts/proof_cost.py --every 1
 
 The three ways take turns in one process, each with programs of its own, so that none finds a graph that another built.
 """
@@ -16,7 +16,7 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
-_ROOT = Path(__file__).resolve().parent.parent
+_ROOT = Path(__file__).resolve().parents[3]
 # The repository's own package, whether it is installed or not, and the pairs.
 sys.path[:0] = [str(_ROOT), str(_ROOT / "tests" / "proof")]
 

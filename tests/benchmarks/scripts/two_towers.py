@@ -1,8 +1,8 @@
 #!/usr/bin/env python
 """The README's first example in the size of a real step, measured on two serial devices, and a picture of it.
 
-    python profiles/two_towers.py --devices cores:2   # measures; with nothing else on the machine
-    python profiles/two_towers.py --picture           # draws what was measured last
+    python tests/benchmarks/scripts/two_towers.py --devices cores:2  # measures; with nothing else on the machine
+    python tests/benchmarks/scripts/two_towers.py --picture  # draws what was measured last
 
 A training step of six dense layers, written by hand for two towers, against the same step within
 ``harness.colocate_gradients``. The picture shows on which device the matrix products of each ran, from traces.
@@ -20,9 +20,9 @@ from pathlib import Path
 from typing import Any
 
 # The repository's own package, whether it is installed or not.
-sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
+sys.path.insert(0, str(Path(__file__).resolve().parents[3]))
 
-_FOLDER = Path(__file__).resolve().parent.parent / "docs" / "pictures"
+_FOLDER = Path(__file__).resolve().parents[3] / "docs" / "pictures"
 RESULTS, PICTURE = _FOLDER / "two_towers.json", _FOLDER / "two_towers.svg"
 _LAYERS, _UNITS, _ROWS = 6, 512, 8192
 #: A step is 6 products forward and 11 backward (the first layer's input needs no gradient). By hand the 11 run on one

@@ -1,7 +1,7 @@
 #!/usr/bin/env python
 """How far the peak that ``harness fit`` predicts for a batch, from a quarter and a half of it, is from the real one.
 
-python profiles/fit_error.py    # about two minutes
+python tests/benchmarks/scripts/fit_error.py  # about two minutes
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 # The repository's own package, whether it is installed or not.
-sys.path[:0] = [str(Path(__file__).resolve().parent.parent)]
+sys.path[:0] = [str(Path(__file__).resolve().parents[3])]
 
 GPU = "GPU:0"
 

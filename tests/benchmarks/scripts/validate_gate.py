@@ -1,9 +1,9 @@
 #!/usr/bin/env python
 """Measures how well the gate of speedups judges: false alarms on the same code, and planted slowdowns that it finds.
 
-    python profiles/validate_gate.py                                  # all four parts, about an hour and a half
-    python profiles/validate_gate.py --parts quiet planted-quiet      # with nothing else on the machine
-    python profiles/validate_gate.py --parts --results FILE           # measures nothing: the summary of what is there
+    python tests/benchmarks/scripts/validate_gate.py  # all four parts, about an hour and a half
+    python tests/benchmarks/scripts/validate_gate.py --parts quiet planted-quiet  # with nothing else on the machine
+    python tests/benchmarks/scripts/validate_gate.py --parts --results FILE  # only the summary of what is there
 
 Parts: ``quiet`` and ``load``, runs of the same code, the second with a process that keeps the last core busy;
 ``planted-quiet`` and ``planted-load``, runs whose parallel side does 5 % and 10 % more work of the kind that it does
@@ -28,7 +28,7 @@ from pathlib import Path
 from typing import Any
 
 # The repository's own package, whether it is installed or not.
-sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
+sys.path.insert(0, str(Path(__file__).resolve().parents[3]))
 
 #: Part: whether there is a competing load, and how many links of work are planted on top of LINKS.
 PARTS = {"quiet": (False, 0), "load": (True, 0), "planted-quiet": (False, 1), "planted-load": (True, 2)}

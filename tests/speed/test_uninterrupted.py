@@ -14,8 +14,8 @@ from typing import Any
 import psutil
 import pytest
 
-from harness.runner.uninterrupted import uninterrupted
 from harness.speed import command
+from harness.speed.command import uninterrupted
 
 
 class Interrupted(BaseException):
