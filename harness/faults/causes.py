@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from functools import partial
 from typing import Any
 
@@ -85,25 +85,26 @@ def _running_sums(t: Towers, x: Any, carries: Callable[[Any, Any], Any]) -> Any:
     return tf.concat(made, axis=0)
 
 
-def _sums_part_twice(t: Towers, x: Any) -> Any:
+def _sums_over_rows(t: Towers, x: Any) -> Any:
     return tf.reduce_sum(tf.square(t.model(x)), axis=0)
 
 
 def _squares(t: Towers, x: Any) -> Any:
-    return tf.tanh(0.1 * _sums_part_twice(t, x))
+    return tf.tanh(0.1 * _sums_over_rows(t, x))
 
 
 def _squares_of_shards(t: Towers, x: Any, *, slips: bool = False) -> Any:
-    parts = t.each(partial(_sums_part_twice, t), x)
+    parts = t.each(partial(_sums_over_rows, t), x)
     return tf.tanh(0.1 * tf.add_n([*parts[:-1], parts[0 if slips else -1]]))
 
 
-def _sums_shares_of_parts(t: Towers, x: Any) -> Any:
+def _sums_of_squares(t: Towers, x: Any) -> Any:
     return tf.reduce_sum(tf.square(t.model(x)), axis=0)
 
 
-def _sum_of(parts: Sequence[Any]) -> Any:
-    return tf.add_n(list(parts))
+def _total_of_sums(t: Towers, x: Any, *, again: int = 0) -> Any:
+    parts = t.each(partial(_sums_of_squares, t), x)
+    return tf.add_n([*parts, *parts[:again]])
 
 
 def _doubled(t: Towers, x: Any, *, twice: bool = False) -> Any:
@@ -172,6 +173,7 @@ FAULTS = (
             inputs=lambda count: {"ids": integers(_ROWS * count, 9).astype(np.int32)},
         ),
         "an id is looked up in part",
+        devices_needed=3,
         rule="C107",
     ),
     Fault(
@@ -211,6 +213,7 @@ FAULTS = (
             partial(_running_sums, carries=lambda _, sums: sums[-1]),
         ),
         "it is made from shard 1 alone",
+        devices_needed=3,
         rule="C414",
     ),
     Fault(
@@ -226,12 +229,13 @@ FAULTS = (
         "two parts of the batch count twice",
         "made up for this list",
         slip(
-            _sums_shares_of_parts,
-            lambda t, x: _sum_of([*(parts := t.each(partial(_sums_shares_of_parts, t), x)), *parts[:2]]),
-            lambda t, x: _sum_of(t.each(partial(_sums_shares_of_parts, t), x)),
+            _sums_of_squares,
+            partial(_total_of_sums, again=2),
+            _total_of_sums,
             rows=lambda count: 6 * count,
         ),
         "count 2 times as much",
+        devices_needed=3,
         rule="C112",
     ),
     Fault(

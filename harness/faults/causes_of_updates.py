@@ -49,13 +49,13 @@ class _Shifted(Towers):
         return tape.gradient(value, [self.b, self.shift])
 
 
-def _both_update_of_another(t: _Shifted) -> list[Any]:
+def _shifted(t: _Shifted) -> list[Any]:
     return [t.b, t.shift]
 
 
-def _step_update_of_another(t: _Shifted, x: Any, *, shards: bool = False, swapped: bool = False) -> Any:
+def _shifted_step(t: _Shifted, x: Any, *, shards: bool = False, swapped: bool = False) -> Any:
     slopes = t.mean(t.slopes, x) if shards else t.slopes(x)
-    for variable, slope in zip(_both_update_of_another(t), slopes[::-1] if swapped else slopes, strict=True):
+    for variable, slope in zip(_shifted(t), slopes[::-1] if swapped else slopes, strict=True):
         variable.assign_sub(0.1 * slope)
     return slopes
 
@@ -68,11 +68,11 @@ class _Averaged(Towers):
         self.average = tf.Variable(sample(5, seed=8), name="average")
 
 
-def _both_order_of_updates(t: _Averaged) -> list[Any]:
+def _averaged(t: _Averaged) -> list[Any]:
     return [t.b, t.average]
 
 
-def _step_order_of_updates(t: _Averaged, x: Any, *, shards: bool = False, early: bool = False) -> Any:
+def _averaged_step(t: _Averaged, x: Any, *, shards: bool = False, early: bool = False) -> Any:
     value, (_, slope) = t.mean_step(x) if shards else t.step(x)
     if early:
         t.average.assign(0.9 * t.average + 0.1 * t.b)
@@ -91,7 +91,7 @@ class _Momentum(Towers):
         self.optimizer.build(trained(self))
 
 
-def _step_applied_again(t: _Momentum, x: Any, *, shards: bool = False, times: int = 1) -> Any:
+def _momentum_step(t: _Momentum, x: Any, *, shards: bool = False, times: int = 1) -> Any:
     value, slopes = t.mean_step(x) if shards else t.step(x)
     for _ in range(times):
         t.optimizer.apply(slopes, trained(t))
@@ -109,7 +109,7 @@ class _Decaying(Towers):
             optimizer.build(trained(self))
 
 
-def _step_weight_decay(t: _Decaying, x: Any, *, shards: bool = False, decays: bool = True) -> Any:
+def _decaying_step(t: _Decaying, x: Any, *, shards: bool = False, decays: bool = True) -> Any:
     value, slopes = t.mean_step(x) if shards else t.step(x)
     (t.decaying if decays else t.plain).apply(slopes, trained(t))
     return value
@@ -120,7 +120,7 @@ def _updated(t: Towers, slopes: Any) -> None:
         variable.assign_sub(0.1 * slope)
 
 
-def _step_shards_in_turn(t: Towers, x: Any) -> Any:
+def _plain_step(t: Towers, x: Any) -> Any:
     value, slopes = t.step(x)
     _updated(t, slopes)
     return value
@@ -184,11 +184,11 @@ FAULTS = (
         "two variables get each other's updates",
         "made up for this list",
         slip(
-            _step_update_of_another,
-            partial(_step_update_of_another, shards=True, swapped=True),
-            partial(_step_update_of_another, shards=True),
+            _shifted_step,
+            partial(_shifted_step, shards=True, swapped=True),
+            partial(_shifted_step, shards=True),
             make=_Shifted,
-            variables=_both_update_of_another,
+            variables=_shifted,
         ),
         "gets the update of variable",
         rule="C212",
@@ -198,11 +198,11 @@ FAULTS = (
         "an average of the weights is updated before them",
         "made up for this list",
         slip(
-            _step_order_of_updates,
-            partial(_step_order_of_updates, shards=True, early=True),
-            partial(_step_order_of_updates, shards=True),
+            _averaged_step,
+            partial(_averaged_step, shards=True, early=True),
+            partial(_averaged_step, shards=True),
             make=_Averaged,
-            variables=_both_order_of_updates,
+            variables=_averaged,
         ),
         "reads the value that .* before",
         rule="C211",
@@ -212,9 +212,9 @@ FAULTS = (
         "the optimizer applies the gradients twice",
         "made up for this list",
         slip(
-            _step_applied_again,
-            partial(_step_applied_again, shards=True, times=2),
-            partial(_step_applied_again, shards=True),
+            _momentum_step,
+            partial(_momentum_step, shards=True, times=2),
+            partial(_momentum_step, shards=True),
             make=_Momentum,
             variables=trained,
         ),
@@ -226,9 +226,9 @@ FAULTS = (
         "the optimizer decays no weights",
         "made up for this list",
         slip(
-            _step_weight_decay,
-            partial(_step_weight_decay, shards=True, decays=False),
-            partial(_step_weight_decay, shards=True),
+            _decaying_step,
+            partial(_decaying_step, shards=True, decays=False),
+            partial(_decaying_step, shards=True),
             make=_Decaying,
             variables=trained,
         ),
@@ -239,7 +239,7 @@ FAULTS = (
         "S10-shards-in-turn",
         "each shard's step begins where the last one's ended",
         "made up for this list",
-        slip(_step_shards_in_turn, _in_turn, _step_of_means, variables=trained),
+        slip(_plain_step, _in_turn, _step_of_means, variables=trained),
         "ran once for each of the <n> shards, one after the other",
         rule="C209",
     ),
