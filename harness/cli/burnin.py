@@ -116,10 +116,12 @@ def burn(
     run to its end, so that every check has a result; a later one ends early with the time. Where no device can be used,
     it is the only one.
     """
+    from harness.checking.stations import MissingLibraries, through
     from harness.hardware.watch import CardWatch
     from harness.runner.messages import Finished, Ready
 
     began_s, watch, idle = clock_s() - kept.elapsed_s, CardWatch(), False
+    stations = (watch.judged, MissingLibraries().judged)
     planned, left = recording.record.planned, kept.left_of_round(recording.record.planned)
     number = kept.rounds - bool(left)
 
@@ -136,7 +138,7 @@ def burn(
                     watch.cards_are(event.cards)
                     recording.devices_are(event.reason, event.fingerprint, event.cards, described=event.described)
                 elif isinstance(event, Finished):
-                    result = watch.judged(event.result)
+                    result = through(event.result, stations)
                     kept.add(clock_s() - began_s, number, result)
                     say(f"round {number}, {(clock_s() - began_s) / 60:.1f} min: {result.verdict} {result.check}")
                     if over():

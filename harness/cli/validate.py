@@ -8,6 +8,7 @@ import sys
 import tempfile
 from dataclasses import dataclass, replace
 from datetime import datetime, timezone
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -41,6 +42,7 @@ if TYPE_CHECKING:
     from harness.checking.check import Check
     from harness.judgement.known_failures import KnownFailure
     from harness.judgement.requirements import Requirement
+    from harness.records import CheckResult
     from harness.report.recording import Recording
     from harness.runner.messages import Ready
 
@@ -57,9 +59,10 @@ class Request:
     known: tuple[KnownFailure, ...]
     history: tuple[str, ...]
 
-    def replay(self, check: str) -> str:
-        """The command that runs a check alone again."""
-        return shlex.join(["harness", "validate", "--devices", self.spec, "--only", check, "--level", str(self.level)])
+    def replayed(self, result: CheckResult) -> CheckResult:
+        """Add the command that runs the check alone again."""
+        words = ["harness", "validate", "--devices", self.spec, "--only", result.check, "--level", str(self.level)]
+        return replace(result, replay=shlex.join(words))
 
 
 def _level(given: object) -> Level:
@@ -192,7 +195,7 @@ def validate(
 
 def _run(request: Request, logs: Path, console: Console, recording: Recording) -> None:
     from harness.checking.run import Plan, run_checks, shared_out
-    from harness.hardware.software.consequences import MissingLibraries
+    from harness.checking.stations import MissingLibraries, through
     from harness.hardware.watch import CardWatch
     from harness.judgement.known_failures import accept_known, no_longer_failing
     from harness.report.progress import display
@@ -200,7 +203,10 @@ def _run(request: Request, logs: Path, console: Console, recording: Recording) -
     from harness.runner.messages import Finished, Ready, Started
 
     by_id = {check.id: check for check in suite().checks}
-    watch, libraries = CardWatch(), MissingLibraries()
+    watch = CardWatch()
+    today = datetime.now(timezone.utc).date()
+    accepted = partial(accept_known, known=request.known, today=today)
+    stations = (request.replayed, watch.judged, MissingLibraries().judged, accepted)
     plan = Plan(
         request.spec,
         tuple(check.id for check in request.checks),
@@ -213,7 +219,6 @@ def _run(request: Request, logs: Path, console: Console, recording: Recording) -
         alone=tuple(check.id for check in request.checks if check.timed),
     )
     alone = set(plan.alone)
-    today = datetime.now(timezone.utc).date()
     durations = [check.typical_s for check in request.checks]
     with display(console, durations) as shown, contextlib.closing(run_checks(plan)) as events:
         for event in events:
@@ -229,9 +234,7 @@ def _run(request: Request, logs: Path, console: Console, recording: Recording) -
                 check = by_id[event.check]
                 shown.started(check.id, check.title, check.typical_s)
             elif isinstance(event, Finished):
-                result = replace(event.result, replay=request.replay(event.result.check))
-                result = libraries.judged(watch.judged(result))
-                result = accept_known(result, request.known, today)
+                result = through(event.result, stations)
                 recording.add(result)
                 shown.finished(result)
                 alone.discard(result.check)

@@ -69,7 +69,7 @@ class _Judge:
         card: Card | None = None,
         subject: str = "",
     ) -> None:
-        self.account.add(
+        self.account.found(
             finding(
                 "software",
                 card,
