@@ -7,11 +7,11 @@ from dataclasses import replace
 from harness.checking.check import Check, CheckContext, Level
 from harness.hardware.account import Account, on_machine
 from harness.hardware.blame import copying_findings
+from harness.hardware.card import on_chip
 from harness.hardware.copies.judge import copy_findings
 from harness.hardware.copies.measure import ACROSS, BOTH, TO_CARD, TO_HOST, Course
 from harness.hardware.delivery import blame_copies
 from harness.hardware.machine import Machine
-from harness.hardware.on_chip import on_chip
 from harness.hardware.profile import profiles_of
 from harness.hardware.profile_rates import COPIES
 from harness.hardware.rates import judge_rates

@@ -12,10 +12,15 @@ from harness.hardware.machine import Machine, Operation, Reading
 from harness.hardware.profile import profile_for, profiles_of
 from harness.hardware.rates import judge_drift, judge_rates, rate_finding
 from harness.hardware.surroundings import surroundings
-from harness.hardware.sustained_load.judge import REPAIRS, judge_sensors, settings_of, silent_sensors
+from harness.hardware.sustained_load.judge import (
+    REPAIRS,
+    judge_sensors,
+    judge_settings,
+    judge_unread,
+    settings_of,
+    silent_sensors,
+)
 from harness.hardware.sustained_load.measure import LOAD_S, Load, matrices, product, side_for, side_that_fits, work
-from harness.hardware.sustained_load.modes import judge_settings
-from harness.hardware.sustained_load.unread import judge_unread
 from harness.hardware.tensor_float import may_use
 from harness.plural import plural
 from harness.records import CheckResult, Figure, Quantity
