@@ -104,7 +104,7 @@ class Account(Tally):
             )
         )
 
-    def add_lost(self, lost: Mapping[str, str], error: Exception, machine: Machine | None = None) -> None:
+    def add_lost(self, lost: Mapping[str, str], error: Exception, machine: Machine) -> None:
         """Add a finding for each card that no longer answers the driver, which ended the check by ``error``.
 
         It names the Xid that the driver has reported of the card.
@@ -112,7 +112,7 @@ class Account(Tally):
         self.cut_short = True
         for card in self.cards.values():
             if (why := lost.get(card.uuid or "")) is not None:
-                codes = machine.reading(card.label).xid if machine is not None else None
+                codes = machine.reading(card.label).xid
                 named = f", after Xid {', '.join(map(str, sorted(set(codes))))}" if codes else ""
                 self.found(judge_silence(card, f"{why}{named}"))
         self.scope.append(f"not completed: {type(error).__name__}: {error}")
