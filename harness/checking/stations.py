@@ -19,7 +19,7 @@ from harness.records import CheckResult, Finding, Verdict, overall
 Station: TypeAlias = Callable[[CheckResult], CheckResult]
 
 #: Kinds of finding about wrong bits.
-_LASTING = frozenset({"corruption", "memory", "nondeterminism", "arithmetic"})
+WRONG_BITS = frozenset({"corruption", "memory", "nondeterminism", "arithmetic"})
 #: How TensorFlow's errors name a library, where not by its own name.
 _NAMED = {"cudnn": r"cudnn|\bdnn (library|support)"}
 
@@ -91,7 +91,7 @@ def certain(result: CheckResult) -> bool:
 
 
 def _lasts(finding: Finding) -> bool:
-    return finding.lasting or finding.kind in _LASTING
+    return finding.lasting or finding.kind in WRONG_BITS
 
 
 def _weakened(finding: Finding, again: Collection[tuple[str, str | None]]) -> Finding:

@@ -10,9 +10,8 @@ from harness.checking.check import CheckContext, unknown
 from harness.checking.tally import Tally
 from harness.devices.nvidia import nvml_error, silenced
 from harness.hardware.counters import judge_repairs, judge_silence
-from harness.hardware.finding import FREE_MEMORY, device_of, finding
+from harness.hardware.finding import FREE_MEMORY, device_of, finding, joined
 from harness.hardware.machine import DeviceMemoryFull, Machine
-from harness.hardware.together import joined
 from harness.records import Card, CheckResult, Exercised, Finding, Verdict
 
 #: Next steps shown for a whole check; the findings have all of them.

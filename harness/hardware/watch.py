@@ -12,9 +12,9 @@ from dataclasses import replace
 from harness.checking.stations import with_more
 from harness.devices.nvidia import card_of, read_cards, silenced
 from harness.hardware.counters import judge_counters, judge_repairs, judge_silence
+from harness.hardware.finding import joined
 from harness.hardware.machine import Reading
 from harness.hardware.nvml import Nvml
-from harness.hardware.together import joined
 from harness.records import Card, CheckResult, Finding
 
 _STATE = ("remap_pending", "remap_failed", "retired_pending", "recovery_action")
