@@ -1,16 +1,16 @@
-"""What a check is: its description, its context and its outcome."""
+"""What a check is: its description, and its context."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from enum import Enum
 from typing import Protocol
 
 from harness.devices.device import Devices
 from harness.plural import plural
-from harness.records import Card, Exercised, Figure, Finding, Placement, RunRecord, Series, Verdict
+from harness.records import Card, CheckResult, Exercised, RunRecord, Verdict
 
 _ID = re.compile(r"[a-z][a-z0-9]*(-[a-z0-9]+)*")
 
@@ -92,23 +92,14 @@ class CheckContext:
         return any(device.parsed.kind == "GPU" for device in self.devices)
 
 
-@dataclass(frozen=True, slots=True)
-class CheckOutcome:
-    """What a check reports. :func:`harness.checking.execute.execute` turns it into a ``CheckResult``.
+def skipped(reason: str, next_step: str) -> CheckResult:
+    """Return what a check says that cannot run here."""
+    return CheckResult("", Verdict.SKIP, reason, next_step, Exercised())
 
-    ``measured`` holds figures that belong to the result, by name with the unit in the name.
-    """
 
-    verdict: Verdict
-    reason: str
-    next_step: str = ""
-    exercised: Exercised = field(default_factory=Exercised)
-    findings: tuple[Finding, ...] = ()
-    measured: dict[str, float] = field(default_factory=dict)
-    figures: tuple[Figure, ...] = ()
-    series: tuple[Series, ...] = ()
-    placements: tuple[Placement, ...] = ()
-    scope: tuple[str, ...] = ()
+def unknown(reason: str, next_step: str) -> CheckResult:
+    """Return what a check says that has found out nothing."""
+    return CheckResult("", Verdict.UNKNOWN, reason, next_step, Exercised())
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,7 +108,8 @@ class Check:
 
     ``id`` is short, stable and kebab-case; ``proves`` says in a sentence what a PASS means; ``minimum_devices`` is
     what it needs; ``typical_s`` is how long it takes on two cores, in seconds, at the level that it first belongs to.
-    ``run`` imports TensorFlow itself, so that listing the checks loads nothing heavy.
+    ``run`` imports TensorFlow itself, so that listing the checks loads nothing heavy. The id, the spec and the time are
+    added to its result by :func:`harness.checking.execute.execute`.
     """
 
     id: str
@@ -125,7 +117,7 @@ class Check:
     proves: str
     minimum_devices: int
     typical_s: float
-    run: Callable[[CheckContext], CheckOutcome]
+    run: Callable[[CheckContext], CheckResult]
     level: Level = Level.QUICK
     #: Whether it works on the machine (``CheckContext.machine``): ``--fake`` selects these.
     hardware: bool = False

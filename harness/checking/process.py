@@ -9,6 +9,7 @@ from pydantic import TypeAdapter
 
 from harness.checking.check import CheckContext, Level
 from harness.checking.execute import execute
+from harness.checking.stations import Station, through
 from harness.checking.suite import load_suite
 from harness.records import RunRecord
 from harness.runner.job import typed_task
@@ -53,12 +54,14 @@ def run(
         # They say why there is none, whatever was selected.
         by_id |= {check.id: check for check in loaded.checks if not check.minimum_devices}
         checks = (*(check_id for check_id in by_id if check_id not in checks), *checks)
-    watch = loaded.watch() if described and loaded.watch is not None else None
-    if watch is not None:
+    stations: tuple[Station, ...] = ()
+    if described and loaded.watch is not None:
+        watch = loaded.watch()
         watch.cards_are(cards)
+        stations = (watch.judged,)
     for check_id in checks:
         send(Started(check_id))
-        result = execute(by_id[check_id], context)
+        result = through(execute(by_id[check_id], context), stations)
         # A call that never returns has kept a device: what is left to do takes another process.
         spent = bool(getattr(machine, "spent", False))
-        send(Finished(result if watch is None else watch.judged(result), spent=spent))
+        send(Finished(result, spent=spent))

@@ -10,8 +10,12 @@ from pathlib import Path
 from typing import TypeAlias
 
 from harness.checking.check import Check, Level
+from harness.devices.cores import usable_cores
+from harness.devices.kinds.cpu import CpuSpec
 from harness.devices.lost import naming_hosts
 from harness.devices.name import DeviceName
+from harness.devices.nvidia import driver_version
+from harness.devices.spec import parse_spec
 from harness.errors import RefusedByWorker
 from harness.runner.job import Job, WorkerFiles
 from harness.runner.limits import DEFAULT_TIMEOUT_S, LAST_RESORT_S, STARTUP_LIMIT_S
@@ -53,6 +57,15 @@ class Plan:
     beside: tuple[str, ...] = ()
     #: The checks that nothing runs beside. Where there is a second process, they come first.
     alone: tuple[str, ...] = ()
+
+
+def has_idle_core(spec: str) -> bool:
+    """Whether checks can run in two processes: on logical CPUs, on more than one core.
+
+    Two processes cannot share a GPU, or the servers of ``cores:N``.
+    """
+    logical = isinstance(parse_spec(spec), CpuSpec) or (spec == "auto" and driver_version() is None)
+    return logical and len(usable_cores()) > 1
 
 
 def shared_out(checks: Sequence[Check]) -> tuple[str, ...]:

@@ -1,15 +1,14 @@
-"""Adds up what the parts of a check exercised and found, and derives the outcome."""
+"""Adds up what the parts of a check exercised and found, and derives its result."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from itertools import islice
 from typing import TYPE_CHECKING
 
-from harness.checking.check import CheckOutcome
 from harness.devices.device import Devices
-from harness.records import Exercised, Finding, PlacedOp, Placement, Verdict, overall
+from harness.records import CheckResult, Exercised, Figure, Finding, PlacedOp, Placement, Series, Verdict, overall
 
 if TYPE_CHECKING:
     from harness.evidence.trace import Trace
@@ -27,8 +26,12 @@ class Tally:
         self.exercised = Exercised()
         self.findings: list[Finding] = []
         self.measured: dict[str, float] = {}
+        self.figures: list[Figure] = []
+        self.series: list[Series] = []
         self.placements: list[Placement] = []
-        self._unproven: list[str] = []
+        self.scope: list[str] = []
+        #: Why, and what to do.
+        self._unproven: list[tuple[str, str]] = []
 
     def add(self, verification: Verification, where: str = "") -> None:
         """Add what a verification exercised and found; ``where`` names the part of the check."""
@@ -38,15 +41,11 @@ class Tally:
         room = MOST_PROGRAMS - len(self.placements)
         self.placements.extend(islice(_placements_of(verification.traces, where), room))
         if verification.verdict in (Verdict.UNKNOWN, Verdict.SKIP):
-            self._unproven.append(f"{where or 'the comparison'}: {verification.reason}")
+            self.unproven(f"{where or 'the comparison'}: {verification.reason}")
 
-    def count(self, exercised: Exercised) -> None:
-        """Add what a part of the check exercised."""
-        self.exercised += exercised
-
-    def found(self, *findings: Finding) -> None:
-        """Add findings."""
-        self.findings.extend(findings)
+    def found(self, *findings: Finding | None) -> None:
+        """Add findings, leaving out ``None``."""
+        self.findings += [each for each in findings if each is not None]
 
     def fail(
         self, kind: str, where: str, expected: str, found: str, message: str = "", device: str | None = None
@@ -55,9 +54,9 @@ class Tally:
         message = message or f"{where}: expected {expected}, found {found}"
         self.findings.append(Finding(kind, where, device, expected, found, message))
 
-    def unproven(self, why: str) -> None:
+    def unproven(self, why: str, next_step: str = "") -> None:
         """Note what could not be proven: a check without a FAIL is then UNKNOWN."""
-        self._unproven.append(why)
+        self._unproven.append((why, next_step))
 
     def require_devices(self, devices: Devices) -> None:
         """Add a finding for each device on which no op was proven to run, unless the check has failed already."""
@@ -67,35 +66,35 @@ class Tally:
                 message = "no op was proven to run on this device"
                 self.fail("unused-device", "the whole check", "at least one op", "none", message, name)
 
-    def outcome(self, passed: str, next_step: str) -> CheckOutcome:
-        """Return the outcome: ``passed`` is the reason of a PASS, ``next_step`` what to do otherwise."""
-        messages = [f"{finding.kind}: {finding.message}" for finding in self.findings]
-        verdict, reason = conclude(self.findings, messages, self._unproven, passed)
-        return CheckOutcome(
-            verdict=verdict,
-            reason=reason,
-            next_step="" if verdict is Verdict.PASS else next_step,
-            exercised=self.exercised,
-            findings=tuple(self.findings),
+    def result(self, passed: str, next_step: str) -> CheckResult:
+        """Return the result: ``passed`` is the reason of a PASS, ``next_step`` what to do otherwise.
+
+        What is unproven makes a check without a FAIL UNKNOWN.
+        """
+        why = "; ".join(why for why, _ in self._unproven)
+        worst = [Verdict.PASS, *(each.severity for each in self.findings), *([Verdict.UNKNOWN] if why else [])]
+        verdict = overall(worst)
+        told = [self._told(each) for each in self.findings]
+        if verdict in (Verdict.PASS, Verdict.UNKNOWN):
+            reason = why or passed
+        else:
+            reason = f"{len(told):,} findings, the first: {told[0]}" if len(told) > 1 else told[0]
+        return CheckResult(
+            "",
+            verdict,
+            reason,
+            "" if verdict is Verdict.PASS else next_step,
+            self.exercised,
+            tuple(self.findings),
             measured=self.measured,
+            figures=tuple(self.figures),
+            series=tuple(self.series),
             placements=tuple(self.placements),
+            scope=tuple(self.scope),
         )
 
-
-def conclude(
-    findings: Sequence[Finding], messages: Sequence[str], unproven: Iterable[str], passed: str
-) -> tuple[Verdict, str]:
-    """Return the verdict of a check and its reason: ``passed``, what is unproven, or the first of ``messages``.
-
-    ``messages`` are those of the findings. What is unproven makes a check without a FAIL UNKNOWN.
-    """
-    why = "; ".join(unproven)
-    verdict = overall([Verdict.PASS, *(each.severity for each in findings), *([Verdict.UNKNOWN] if why else [])])
-    if verdict is Verdict.PASS:
-        return verdict, passed
-    if verdict is Verdict.UNKNOWN:
-        return verdict, why
-    return verdict, f"{len(messages):,} findings, the first: {messages[0]}" if len(messages) > 1 else messages[0]
+    def _told(self, finding: Finding) -> str:
+        return f"{finding.kind}: {finding.message}"
 
 
 def _placements_of(traces: Mapping[str, Trace], where: str) -> Iterator[Placement]:

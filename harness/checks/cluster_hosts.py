@@ -9,13 +9,13 @@ from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
-from harness.checking.check import Check, CheckContext, CheckOutcome, Level
+from harness.checking.check import Check, CheckContext, Level
 from harness.checking.run import Plan, run_checks
 from harness.checking.suite import Suite
 from harness.checking.tally import Tally
 from harness.checks import gradient_colocation, model_parallel, vector_add
 from harness.errors import RefusedByWorker
-from harness.records import Verdict
+from harness.records import CheckResult, Verdict
 from harness.runner.job import Job, WorkerFiles, typed_task
 from harness.runner.limits import STARTUP_LIMIT_S
 from harness.runner.messages import Answer, Finished
@@ -31,13 +31,13 @@ REFERENCE = f"{__name__}:SUITE"
 START_S = LIMIT_S = STARTUP_LIMIT_S
 
 
-def run(context: CheckContext) -> CheckOutcome:  # noqa: ARG001 - it starts its own hosts
+def run(context: CheckContext) -> CheckResult:  # noqa: ARG001 - it starts its own hosts
     """Start the hosts, run the checks on them, and take over their counts and findings."""
     tally = Tally()
     with tempfile.TemporaryDirectory(prefix="harness-cluster-") as name, _serving(HOSTS, Path(name)) as addresses:
         if len(addresses) < HOSTS:
             tally.fail("error", "the servers", f"{HOSTS} that listen within {START_S:g} s", f"{len(addresses)}")
-            return tally.outcome("", "run `harness serve` by hand and read its output")
+            return tally.result("", "run `harness serve` by hand and read its output")
         spec = "cluster:" + ",".join(addresses)
         plan = Plan(spec, SUITE.ids, Path(name) / "checks", REFERENCE, timeout_s=LIMIT_S, startup_limit_s=LIMIT_S)
         try:
@@ -46,11 +46,11 @@ def run(context: CheckContext) -> CheckOutcome:  # noqa: ARG001 - it starts its 
             tally.fail("error", "the checks", "results", str(error))
             results = []
         for result in results:
-            tally.count(result.exercised)
+            tally.exercised += result.exercised
             tally.found(*result.findings)
             if result.verdict in (Verdict.UNKNOWN, Verdict.SKIP):
                 tally.unproven(f"{result.check} on {HOSTS} hosts: {result.reason}")
-    return tally.outcome(
+    return tally.result(
         f"{', '.join(SUITE.ids)} passed on {HOSTS} hosts simulated on this machine, and each op is proven to have run "
         "on its host",
         "the finding names the host; docs/guides/other-hosts.md lists the usual causes",

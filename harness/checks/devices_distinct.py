@@ -7,16 +7,16 @@ from typing import Any
 
 import numpy as np
 
-from harness.checking.check import Check, CheckContext, CheckOutcome
+from harness.checking.check import Check, CheckContext
 from harness.checking.tally import Tally
 from harness.devices.device import Device, Devices
 from harness.devices.name import DeviceName
 from harness.lazy import tf
 from harness.plural import plural
-from harness.records import Exercised, Finding, Verdict
+from harness.records import CheckResult, Exercised, Finding, Verdict
 
 
-def run(context: CheckContext) -> CheckOutcome:
+def run(context: CheckContext) -> CheckResult:
     """Run an op on each device, in eager code and in a graph, and one on a device that does not exist."""
     tally = Tally()
     _judge_names(context.devices, tally)
@@ -26,7 +26,7 @@ def run(context: CheckContext) -> CheckOutcome:
     tally.require_devices(context.devices)
     _judge_absent(context.devices, tally)
     count = len(context.devices)
-    return tally.outcome(
+    return tally.result(
         f"{plural(count, 'distinct device')}; each ran its own op with the right result; an op for a "
         "missing device is refused",
         "compare the device names in the findings with the output of `harness devices`",
@@ -76,7 +76,7 @@ def _judge_device(device: Device, index: int, mode: str, tally: Tally) -> None:
         message = "a product of small integers is wrong"
         tally.fail("value", where, str(wanted.tolist()), str(result.tolist()), message, device.name)
     proven = tuple(sorted({str(op.device) for op in ran}))
-    tally.count(Exercised(values=int(wanted.size), ops=len(ran), devices=proven))
+    tally.exercised += Exercised(values=int(wanted.size), ops=len(ran), devices=proven)
 
 
 def _product(device: str, mode: str) -> Any:

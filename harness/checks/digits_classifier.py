@@ -14,12 +14,13 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from harness.checking.check import Check, CheckContext, CheckOutcome
+from harness.checking.check import Check, CheckContext
 from harness.checking.tally import Tally
 from harness.checks.trajectory import Trajectory, compare, train
 from harness.devices.device import Devices
 from harness.lazy import tf
 from harness.plural import plural
+from harness.records import CheckResult
 
 #: A line for each image: 64 pixels from 0 to 16, row by row, and the digit. Not from scikit-learn, which has them too:
 #: where that is installed, Keras imports it, and each ``import tensorflow`` takes a fifth longer.
@@ -34,7 +35,7 @@ LEARNING_RATE, MOMENTUM = 0.1, 0.9
 SUFFICIENT_ACCURACY = 0.9
 
 
-def run(context: CheckContext) -> CheckOutcome:
+def run(context: CheckContext) -> CheckResult:
     """Train three times: sharded, on one device, and on one device in float64; and verify one step."""
     from harness.judgement.verify import verify
     from harness.parallel.data import make_parallel
@@ -57,7 +58,7 @@ def run(context: CheckContext) -> CheckOutcome:
     compare(sharded, single, exact, tally)
     _judge_accuracy("sharded", sharded_accuracy, tally)
     _judge_accuracy("single-device", single_accuracy, tally)
-    return tally.outcome(
+    return tally.result(
         f"{STEPS} steps on {plural(len(devices), 'device')} match the single-device run; accuracy on "
         f"{len(images) - TRAINING_IMAGES} test images: {sharded_accuracy:.1%} ({single_accuracy:.1%} on one device)",
         "look at the first step that differs: likely causes are a plain mean of the shards' means, and dropped images",

@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from harness.checking.check import Check, CheckContext, CheckOutcome
+from harness.checking.check import Check, CheckContext
 from harness.checks.search import Search
 from harness.lazy import tf
+from harness.records import CheckResult
 
 if TYPE_CHECKING:
     from harness.checking.tally import Tally
@@ -23,7 +24,7 @@ FEATURES, OUTPUTS, ROWS = 5, 3, 7
 LEARNING_RATE = 0.05
 
 
-def run(context: CheckContext) -> CheckOutcome:
+def run(context: CheckContext) -> CheckResult:
     """Verify generated models, and a training step of each of as many models as there are devices."""
     from harness.strategies import models
 
@@ -39,7 +40,7 @@ def run(context: CheckContext) -> CheckOutcome:
         f"{search.proven} generated sets of models and one training step of {len(devices):,} models match the "
         "single-device run; only arguments and results moved between devices"
     )
-    return search.tally.outcome(
+    return search.tally.result(
         search.summary(proven), "read the findings: each names the model, and what differs or moved"
     )
 

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from harness.checking.check import Check, CheckContext, CheckOutcome
+from harness.checking.check import Check, CheckContext
 from harness.checks.search import Search
+from harness.records import CheckResult
 
 if TYPE_CHECKING:
     from harness.devices.device import Devices
@@ -16,7 +17,7 @@ if TYPE_CHECKING:
 EXAMPLES = 24
 
 
-def run(context: CheckContext) -> CheckOutcome:
+def run(context: CheckContext) -> CheckResult:
     """Verify generated programs; shrink the first that fails."""
     from harness.strategies import FLOATS, programs
 
@@ -27,7 +28,7 @@ def run(context: CheckContext) -> CheckOutcome:
     if search.run(strategy, EXAMPLES * context.level.factor, context.seed) and search.proven:
         search.tally.require_devices(context.devices)
     proven = f"{search.proven} generated programs match the single-device run, each op on its device"
-    return search.tally.outcome(
+    return search.tally.result(
         search.summary(proven), "run the program in the finding by itself; its source is in run.json"
     )
 

@@ -6,15 +6,16 @@ from typing import Any
 
 import numpy as np
 
-from harness.checking.check import Check, CheckContext, CheckOutcome
+from harness.checking.check import Check, CheckContext
 from harness.checking.tally import Tally
 from harness.lazy import tf
+from harness.records import CheckResult
 
 #: Features, hidden units and outputs of the tower: no two alike, so that no transposed weight fits by chance.
 FEATURES, HIDDEN, OUTPUTS = 6, 7, 3
 
 
-def run(context: CheckContext) -> CheckOutcome:
+def run(context: CheckContext) -> CheckResult:
     """Verify a dense tower under ``make_parallel``, and once more without colocation, which must be detected."""
     from harness.judgement.verify import verify
     from harness.parallel.data import make_parallel
@@ -38,7 +39,7 @@ def run(context: CheckContext) -> CheckOutcome:
             "the control run has backward ops on the wrong device on purpose, but harness.verify reported none of "
             f"them ({control.verdict}: {control.reason})"
         )
-    return tally.outcome(
+    return tally.result(
         f"all {tally.exercised.gradient_ops} backward ops ran on the device of their forward op; "
         "harness.verify detected misplaced ones in a control run without colocation",
         "read the findings: each names a backward op, where it ran and where its forward op ran",

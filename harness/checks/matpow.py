@@ -13,11 +13,12 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from harness.checking.check import Check, CheckContext, CheckOutcome
+from harness.checking.check import Check, CheckContext
 from harness.checking.tally import Tally
 from harness.devices.device import Devices
 from harness.lazy import tf
 from harness.plural import plural
+from harness.records import CheckResult
 
 #: The exponent of the example.
 POWER = 10
@@ -33,7 +34,7 @@ def matpow(matrix: Any, power: int) -> Any:
     return result
 
 
-def run(context: CheckContext) -> CheckOutcome:
+def run(context: CheckContext) -> CheckResult:
     """Compare both placements and NumPy, and count the products that each device ran."""
     from harness.judgement.verify import verify
 
@@ -44,7 +45,7 @@ def run(context: CheckContext) -> CheckOutcome:
     tally.add(verify(parallel, one_chain_after_the_other, inputs, devices=pair, gradients=False, oracle=in_float64))
     _judge_chains(parallel, inputs, pair, tally)
     tally.require_devices(pair)
-    return tally.outcome(
+    return tally.result(
         f"A^{POWER} + B^{POWER} equals NumPy's float64 result; {POWER - 1} products ran on {pair[0].parsed.short} and "
         f"{POWER - 1} on {pair[1].parsed.short}",
         "read the findings: an op-placement finding names the products that ran on the wrong device; a value finding "

@@ -6,10 +6,11 @@ from typing import Any
 
 import numpy as np
 
-from harness.checking.check import Check, CheckContext, CheckOutcome, Level
+from harness.checking.check import Check, CheckContext, Level
 from harness.checking.tally import Tally
 from harness.distribute.training import Training
 from harness.lazy import tf
+from harness.records import CheckResult
 
 STEPS = 3
 #: Rows of a batch on each device; the last batch has half of them, so that it is uneven and can be divided still.
@@ -20,7 +21,7 @@ FEATURES, UNITS, OUTPUTS = 5, 7, 3
 LEARNING_RATE, MOMENTUM = 0.1, 0.9
 
 
-def run(context: CheckContext) -> CheckOutcome:
+def run(context: CheckContext) -> CheckResult:
     """Judge the training with Keras's ``fit`` and with a custom loop."""
     from harness.distribute.one_process import examine
     from harness.distribute.single_device import Experiment
@@ -45,7 +46,7 @@ def run(context: CheckContext) -> CheckOutcome:
     sizes = [count.size_bytes for count in found.collectives]
     if sizes and None not in sizes:
         tally.measured["collective_bytes_of_a_step_per_device"] = float(max(filter(None, sizes), default=0))
-    return tally.outcome(
+    return tally.result(
         f"{STEPS} steps of Keras's fit and of a custom loop, with a half-size last batch, match the single-device "
         "run; replicas hold identical bits and run the same collectives",
         "read the findings: each names the step and, where the cause is known, the layer, loss or optimizer option",

@@ -6,9 +6,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from harness.checking.check import Check, CheckContext, CheckOutcome
+from harness.checking.check import Check, CheckContext
 from harness.checks.search import Search
 from harness.lazy import tf
+from harness.records import CheckResult
 
 if TYPE_CHECKING:
     from harness.checking.tally import Tally
@@ -23,7 +24,7 @@ UNITS, ROWS, MICROBATCHES = 12, 14, 4
 LEARNING_RATE, MOMENTUM = 0.1, 0.9
 
 
-def run(context: CheckContext) -> CheckOutcome:
+def run(context: CheckContext) -> CheckResult:
     """Verify generated staged programs, and a training step with an optimizer that has slots."""
     from harness.strategies import staged_programs
 
@@ -39,7 +40,7 @@ def run(context: CheckContext) -> CheckOutcome:
         f"{search.proven} generated programs in stages, and a training step of {len(devices)} Keras layers in "
         f"{MICROBATCHES} micro-batches, match the single-device run; activations moved only between neighbours"
     )
-    return search.tally.outcome(
+    return search.tally.result(
         search.summary(proven), "read the findings: each names what differs, or what moved from where to where"
     )
 

@@ -10,12 +10,13 @@ from typing import Any
 
 import numpy as np
 
-from harness.checking.check import Check, CheckContext, CheckOutcome
+from harness.checking.check import Check, CheckContext
 from harness.checking.tally import Tally
 from harness.checks.trajectory import Trajectory, compare, train
 from harness.devices.device import Devices
 from harness.lazy import tf
 from harness.plural import plural
+from harness.records import CheckResult
 
 STEPS = 1000
 LEARNING_RATE = 0.5
@@ -26,7 +27,7 @@ TRUE_WEIGHTS = (5.0, 0.0, 3.0)
 NEAR = 0.01
 
 
-def run(context: CheckContext) -> CheckOutcome:
+def run(context: CheckContext) -> CheckResult:
     """Fit three times: sharded, on one device, and on one device in float64; and verify one step."""
     from harness.judgement.verify import verify
     from harness.parallel.data import make_parallel
@@ -44,7 +45,7 @@ def run(context: CheckContext) -> CheckOutcome:
     for name, trajectory in (("sharded", sharded), ("single-device", single)):
         _judge_weights(name, trajectory, tally)
     reached = ", ".join(f"{weight:.3f}" for weight in sharded.weights[-1])
-    return tally.outcome(
+    return tally.result(
         f"{STEPS:,} steps on {plural(len(devices), 'device')} match the single-device run; weights: [{reached}]",
         "look at the first step that differs: likely causes are a plain mean of the shards' means, and dropped rows",
     )

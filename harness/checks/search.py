@@ -62,7 +62,7 @@ class Search(Generic[Example]):
             self._failed_at = self._failed_at or time.monotonic()
             raise ExampleFailed(verification)
         if self._failed_at is None:
-            self.tally.count(verification.exercised)
+            self.tally.exercised += verification.exercised
             # A program on a batch of 0 rows has no values, and proves only that it runs.
             empty = self._is_empty(example)
             self.empty += empty

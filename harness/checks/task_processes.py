@@ -6,7 +6,7 @@ import json
 import tempfile
 from pathlib import Path
 
-from harness.checking.check import Check, CheckContext, CheckOutcome, Level
+from harness.checking.check import Check, CheckContext, Level, skipped
 from harness.checking.tally import Tally
 from harness.devices.device import Devices
 from harness.devices.nvidia import memory_by_process
@@ -14,7 +14,7 @@ from harness.hardware.finding import only_one_process
 from harness.parallel.task_processes import TaskResult, Tasks
 from harness.parallel.tasks import Script, slots
 from harness.plural import plural
-from harness.records import Exercised, Verdict
+from harness.records import CheckResult, Exercised
 from harness.runner.limits import STARTUP_LIMIT_S
 
 #: Time limit of one program, in seconds. Each loads TensorFlow. As in ``cluster_hosts``, the check's own comes first.
@@ -39,10 +39,10 @@ PROGRAMS = {
 _FAILURES = {"fails.py": "exit code 7", "crashes.py": "killed by SIGABRT"}
 
 
-def run(context: CheckContext) -> CheckOutcome:
+def run(context: CheckContext) -> CheckResult:
     """Run two programs that compute, one that fails and one that crashes, on two devices."""
     if exclusive := [card.label for card in getattr(context.machine, "cards", ()) if card.exclusive]:
-        return CheckOutcome(Verdict.SKIP, *only_one_process(exclusive))
+        return skipped(*only_one_process(exclusive))
     spec = _spec(context.devices)
     tally = Tally()
     with tempfile.TemporaryDirectory(prefix="harness-tasks-") as name:
@@ -57,7 +57,7 @@ def run(context: CheckContext) -> CheckOutcome:
             pass
         for result in sorted(tasks.results, key=lambda each: each.number):
             _judge(result, spec, tally)
-    return tally.outcome(
+    return tally.result(
         f"two programs at once on {spec}, each on its own device with the right result; a program that failed and one "
         "that crashed did not affect them",
         "run the program in the finding by itself with `harness run`",
@@ -86,7 +86,7 @@ def _judge(result: TaskResult, spec: str, tally: Tally) -> None:
     if seen[0]["gpus"] != gpus or (not gpus and len(seen[0]["cpus"]) != 1):
         found = f"{plural(seen[0]['gpus'], 'GPU')} and CPUs {seen[0]['cpus']}"
         tally.fail("error", script, "1 GPU" if gpus else "no GPU and 1 CPU", found, device=device)
-    tally.count(Exercised(programs=1, values=1, ops=2, devices=(device,)))
+    tally.exercised += Exercised(programs=1, values=1, ops=2, devices=(device,))
 
 
 CHECK = Check(

@@ -77,9 +77,8 @@ def compare(sharded: Trajectory, single: Trajectory, exact: Trajectory, tally: T
     """
     for kind, name in (("value", "losses"), ("gradient", "gradients"), ("value", "weights")):
         _compare(kind, name, getattr(sharded, name), getattr(single, name), getattr(exact, name), tally)
-    tally.count(
-        Exercised(values=sharded.losses.size + sharded.weights.size, gradients=sharded.gradients.size),
-    )
+    values = sharded.losses.size + sharded.weights.size
+    tally.exercised += Exercised(values=values, gradients=sharded.gradients.size)
 
 
 def _compare(kind: str, name: str, sharded: Array, single: Array, exact: Array, tally: Tally) -> None:

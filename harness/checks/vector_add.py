@@ -7,18 +7,19 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from harness.checking.check import Check, CheckContext, CheckOutcome
+from harness.checking.check import Check, CheckContext
 from harness.checking.tally import Tally
 from harness.devices.device import Devices
 from harness.lazy import tf
 from harness.plural import plural
+from harness.records import CheckResult
 
 #: Rows that each device gets, and columns.
 ROWS_EACH = 125
 COLUMNS = 100
 
 
-def run(context: CheckContext) -> CheckOutcome:
+def run(context: CheckContext) -> CheckResult:
     """Compare the sum made on all devices with the sum made on one, bit by bit."""
     from harness.judgement.verify import verify
 
@@ -35,7 +36,7 @@ def run(context: CheckContext) -> CheckOutcome:
         )
     )
     tally.require_devices(devices)
-    return tally.outcome(
+    return tally.result(
         f"the sum, split over {plural(len(devices), 'device')} and concatenated, is bit-identical to the "
         "single-device result",
         "read the findings: a value finding means that rows were dropped or permuted; an op-placement finding means "

@@ -15,13 +15,12 @@ import typer
 from harness import __version__
 from harness.checking.check import Level
 from harness.cli.endings import Ended
-from harness.cli.errors import clear_errors, exit_code, refuse, say
+from harness.cli.errors import clear_errors, code_of, exit_code, refuse, say
 from harness.cli.options import DevicesOption, FakeOption, ReportOption, check_report, check_spec, number, spec_of
 from harness.cli.suite import suite, suite_reference
 from harness.devices.host import read_host
 from harness.errors import HarnessError, UsageError
 from harness.plural import plural
-from harness.records import ExitCode
 from harness.runner.limits import DEFAULT_TIMEOUT_S
 
 if TYPE_CHECKING:
@@ -96,11 +95,7 @@ def burnin(
             print_report(stdout_console(), recording.record, recording.path, recording.page)
         refuse(error)
     print_report(stdout_console(), recording.record, recording.path, recording.page)
-    code = recording.record.exit_code if code is None else code
-    if recording.problem is not None:
-        say(f"error: {recording.problem}")
-        code = code or ExitCode.USAGE
-    raise typer.Exit(code)
+    raise typer.Exit(code_of(recording, code))
 
 
 def burn(
@@ -116,10 +111,12 @@ def burn(
     run to its end, so that every check has a result; a later one ends early with the time. Where no device can be used,
     it is the only one.
     """
+    from harness.checking.stations import MissingLibraries, through
     from harness.hardware.watch import CardWatch
     from harness.runner.messages import Finished, Ready
 
     began_s, watch, idle = clock_s() - kept.elapsed_s, CardWatch(), False
+    stations = (watch.judged, MissingLibraries().judged)
     planned, left = recording.record.planned, kept.left_of_round(recording.record.planned)
     number = kept.rounds - bool(left)
 
@@ -136,7 +133,7 @@ def burn(
                     watch.cards_are(event.cards)
                     recording.devices_are(event.reason, event.fingerprint, event.cards, described=event.described)
                 elif isinstance(event, Finished):
-                    result = watch.judged(event.result)
+                    result = through(event.result, stations)
                     kept.add(clock_s() - began_s, number, result)
                     say(f"round {number}, {(clock_s() - began_s) / 60:.1f} min: {result.verdict} {result.check}")
                     if over():

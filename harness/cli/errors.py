@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterator
-from typing import NoReturn
+from typing import TYPE_CHECKING, NoReturn
 
 import typer
 
 from harness.errors import EvidenceError, HarnessError, RefusedByWorker, TensorFlowInterfaceChanged, UsageError
 from harness.records import ExitCode
+
+if TYPE_CHECKING:
+    from harness.report.recording import RunRecording
 
 
 @contextlib.contextmanager
@@ -35,6 +38,15 @@ def exit_code(error: HarnessError) -> ExitCode:
     if name in (EvidenceError.__name__, TensorFlowInterfaceChanged.__name__):
         return ExitCode.UNKNOWN
     return ExitCode.USAGE if isinstance(error, UsageError) else ExitCode.UNKNOWN
+
+
+def code_of(recording: RunRecording, code: int | None = None) -> int:
+    """Return the exit code of a run, or ``code``. A run that leaves no record is no success, and says why."""
+    code = recording.record.exit_code if code is None else code
+    if recording.problem is not None:
+        say(f"error: {recording.problem}")
+        code = code or ExitCode.USAGE
+    return code
 
 
 def say(text: str) -> None:

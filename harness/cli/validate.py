@@ -8,6 +8,7 @@ import sys
 import tempfile
 from dataclasses import dataclass, replace
 from datetime import datetime, timezone
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -16,7 +17,7 @@ import typer
 from harness import __version__
 from harness.checking.check import Level
 from harness.cli.endings import Ended
-from harness.cli.errors import clear_errors, exit_code, refuse, say
+from harness.cli.errors import clear_errors, code_of, exit_code, refuse, say
 from harness.cli.options import (
     DEFAULT_REPORT,
     DevicesOption,
@@ -30,7 +31,6 @@ from harness.cli.options import (
 from harness.cli.suite import suite, suite_reference
 from harness.devices.host import read_host
 from harness.errors import HarnessError, RefusedByWorker
-from harness.records import ExitCode
 from harness.report.storage import load_run
 from harness.runner.limits import DEEP_TIMEOUT_S, DEFAULT_TIMEOUT_S
 from harness.tensorflow_version import untested
@@ -39,8 +39,10 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from harness.checking.check import Check
+    from harness.checking.run import Plan
     from harness.judgement.known_failures import KnownFailure
     from harness.judgement.requirements import Requirement
+    from harness.records import CheckResult
     from harness.report.recording import RunRecording
     from harness.runner.messages import Ready
 
@@ -57,9 +59,26 @@ class Request:
     known: tuple[KnownFailure, ...]
     history: tuple[str, ...]
 
-    def replay(self, check: str) -> str:
-        """The command that runs a check alone again."""
-        return shlex.join(["harness", "validate", "--devices", self.spec, "--only", check, "--level", str(self.level)])
+    def replayed(self, result: CheckResult) -> CheckResult:
+        """Add the command that runs the check alone again."""
+        words = ["harness", "validate", "--devices", self.spec, "--only", result.check, "--level", str(self.level)]
+        return replace(result, replay=shlex.join(words))
+
+    def plan(self, logs: Path) -> Plan:
+        """What to run, and what in a second process."""
+        from harness.checking.run import Plan, has_idle_core, shared_out
+
+        return Plan(
+            self.spec,
+            tuple(check.id for check in self.checks),
+            logs,
+            suite_reference(),
+            self.timeout_s,
+            level=self.level,
+            history=self.history,
+            beside=shared_out(self.checks) if has_idle_core(self.spec) else (),
+            alone=tuple(check.id for check in self.checks if check.timed),
+        )
 
 
 def _level(given: object) -> Level:
@@ -124,17 +143,14 @@ def validate(
     Prints a table and writes DIR/run.json, report.html, report.md and junit.xml. TensorFlow's output goes to DIR/logs.
     """
     from harness.judgement.requirements import Requirement
-    from harness.report.recording import RunRecording
-    from harness.report.terminal import print_report, print_verdict, stdout_console
 
     with clear_errors():
         limit_s = _time_limit(timeout, level)
         spec = spec_of(devices, fake)
         check_spec(spec)
+        checks = suite().select(only or (), level)
         request = Request(
-            checks=tuple(
-                check for check in suite().select(only or (), level) if fake is None or only or check.hardware
-            ),
+            checks=tuple(check for check in checks if fake is None or only or check.hardware),
             spec=spec,
             level=level,
             timeout_s=limit_s,
@@ -142,78 +158,86 @@ def validate(
             known=_known(known_failures),
             history=_history(history or ()),
         )
-    console = stdout_console()
-    console.quiet = quiet or as_json
+    output = _Output(quiet=quiet, as_json=as_json)
+    recording, logs = _begun(request, report, anonymous=anonymous)
+    try:
+        _run(request, logs, output.console, recording)
+    except Ended as ended:
+        recording.cut_short(ended.exit_code)
+        output.show(recording)
+        raise
+    except HarnessError as error:
+        if not _absence(error, request, recording):
+            recording.cut_short(exit_code(error), str(error))
+            if recording.record.results or as_json:
+                output.show(recording)
+            refuse(error)
+        say(f"error: {error}")
+    output.show(recording)
+    raise typer.Exit(code_of(recording))
+
+
+class _Output:
+    """Prints what ``--quiet`` and ``--json`` ask for."""
+
+    def __init__(self, *, quiet: bool, as_json: bool) -> None:
+        from harness.report.terminal import stdout_console
+
+        self.console = stdout_console()
+        self.console.quiet = quiet or as_json
+        self._quiet, self._as_json = quiet, as_json
+
+    def show(self, recording: RunRecording) -> None:
+        """Print the record: as a table, the verdict alone, or JSON."""
+        from harness.report.terminal import print_report, print_verdict
+
+        print_report(self.console, recording.record, recording.path, recording.page)
+        if recording.no_page is not None:
+            say(f"report.html was not written: {recording.no_page}")
+        self.console.quiet = False
+        if self._as_json:
+            typer.echo(recording.text)
+        elif self._quiet:
+            print_verdict(self.console, recording.record)
+
+
+def _begun(request: Request, report: Path, *, anonymous: bool) -> tuple[RunRecording, Path]:
+    """Begin the record, and return it with the folder for the logs: another one, where the report's is not writable."""
+    from harness.report.recording import RunRecording
+
     recording = RunRecording(
         report,
         harness=__version__,
         command=tuple(sys.argv),
         spec=request.spec,
         planned=tuple(check.id for check in request.checks),
-        level=level.value,
+        level=request.level.value,
         host=read_host(),
         without_names=anonymous,
     )
-    logs = report / "logs"
-    if recording.problem is not None:
-        logs = Path(tempfile.mkdtemp(prefix="harness-logs-"))
-        say(f"error: {recording.problem}; continuing without a record; logs are in {logs}")
-
-    def show() -> None:
-        print_report(console, recording.record, recording.path, recording.page)
-        if recording.no_page is not None:
-            say(f"report.html was not written: {recording.no_page}")
-        console.quiet = False
-        if as_json:
-            typer.echo(recording.text)
-        elif quiet:
-            print_verdict(console, recording.record)
-
-    try:
-        _run(request, logs, console, recording)
-    except Ended as ended:
-        recording.cut_short(ended.exit_code)
-        show()
-        raise
-    except HarnessError as error:
-        if not _absence(error, request, recording):
-            recording.cut_short(exit_code(error), str(error))
-            if recording.record.results or as_json:
-                show()
-            refuse(error)
-        say(f"error: {error}")
-    show()
-    code = recording.record.exit_code
-    if recording.problem is not None:
-        say(f"error: {recording.problem}")
-        code = code or ExitCode.USAGE  # a run that leaves no record is no success
-    raise typer.Exit(code)
+    if recording.problem is None:
+        return recording, report / "logs"
+    logs = Path(tempfile.mkdtemp(prefix="harness-logs-"))
+    say(f"error: {recording.problem}; continuing without a record; logs are in {logs}")
+    return recording, logs
 
 
 def _run(request: Request, logs: Path, console: Console, recording: RunRecording) -> None:
-    from harness.checking.run import Plan, run_checks, shared_out
-    from harness.hardware.software.consequences import MissingLibraries
+    """Run the checks, and show and record the result of each."""
+    from harness.checking.run import run_checks
+    from harness.checking.stations import MissingLibraries, through
     from harness.hardware.watch import CardWatch
     from harness.judgement.known_failures import accept_known, no_longer_failing
     from harness.report.progress import display
     from harness.report.publish import load_ahead
     from harness.runner.messages import Finished, Ready, Started
 
-    by_id = {check.id: check for check in suite().checks}
-    watch, libraries = CardWatch(), MissingLibraries()
-    plan = Plan(
-        request.spec,
-        tuple(check.id for check in request.checks),
-        logs,
-        suite_reference(),
-        request.timeout_s,
-        level=request.level,
-        history=request.history,
-        beside=shared_out(request.checks) if _has_idle_core(request.spec) else (),
-        alone=tuple(check.id for check in request.checks if check.timed),
-    )
-    alone = set(plan.alone)
+    watch = CardWatch()
     today = datetime.now(timezone.utc).date()
+    accepted = partial(accept_known, known=request.known, today=today)
+    stations = (request.replayed, watch.judged, MissingLibraries().judged, accepted)
+    plan = request.plan(logs)
+    by_id, alone = {check.id: check for check in suite().checks}, set(plan.alone)
     durations = [check.typical_s for check in request.checks]
     with display(console, durations) as shown, contextlib.closing(run_checks(plan)) as events:
         for event in events:
@@ -229,29 +253,13 @@ def _run(request: Request, logs: Path, console: Console, recording: RunRecording
                 check = by_id[event.check]
                 shown.started(check.id, check.title, check.typical_s)
             elif isinstance(event, Finished):
-                result = replace(event.result, replay=request.replay(event.result.check))
-                result = libraries.judged(watch.judged(result))
-                result = accept_known(result, request.known, today)
+                result = through(event.result, stations)
                 recording.add(result)
                 shown.finished(result)
                 alone.discard(result.check)
                 if not alone:
                     load_ahead()
     recording.complete(no_longer_failing(request.known, recording.record.results))
-
-
-def _has_idle_core(spec: str) -> bool:
-    """Whether checks can run in two processes: on logical CPUs, on more than one core.
-
-    Two processes cannot share a GPU, or the servers of ``cores:N``.
-    """
-    from harness.devices.cores import usable_cores
-    from harness.devices.kinds.cpu import CpuSpec
-    from harness.devices.nvidia import driver_version
-    from harness.devices.spec import parse_spec
-
-    logical = isinstance(parse_spec(spec), CpuSpec) or (spec == "auto" and driver_version() is None)
-    return logical and len(usable_cores()) > 1
 
 
 def _missing(request: Request, recording: RunRecording, ready: Ready | None, why: str = "") -> bool:

@@ -6,11 +6,10 @@ from importlib.util import find_spec
 from pathlib import Path
 
 from harness.devices import nvidia
+from harness.devices.nvml import NO_DRIVER
 from harness.softgpu import DescribedGpus, SoftwareGpus, loaded
 
 _KERNEL_MODULE = Path("/proc/driver/nvidia/version")
-#: NVML's errors of a machine on which the driver's kernel module or its libraries are missing.
-_NO_DRIVER = (9, 12)
 
 
 def on_bus(machine: SoftwareGpus | DescribedGpus | None) -> tuple[str, ...] | None:
@@ -43,7 +42,7 @@ def module_loaded() -> bool:
     """Whether the driver's kernel module is loaded."""
     machine = loaded()
     if isinstance(machine, DescribedGpus):
-        return dict(machine.driver).get("error.nvmlInit") != str(_NO_DRIVER[0])
+        return dict(machine.driver).get("error.nvmlInit") != str(NO_DRIVER[0])
     return _KERNEL_MODULE.exists()
 
 
@@ -55,7 +54,7 @@ def without_driver() -> tuple[str, ...]:
     error = nvidia.nvml_code()
     # Without nvidia-ml-py the driver cannot be asked whether there is one.
     unasked = error is None and find_spec("pynvml") is None and not module_loaded()
-    if error not in _NO_DRIVER and not unasked:
+    if error not in NO_DRIVER and not unasked:
         return ()
     found = on_bus(loaded())
     return () if found is None else found or nvidia.cards_on_bus(driver="nouveau")

@@ -11,21 +11,18 @@ import os
 import re
 import uuid
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import nullcontext, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Protocol, TypeVar
+
+from harness.devices.nvml import NO_DRIVER, NO_PERMISSION, NOT_SUPPORTED, Library, Refused
 
 _MIB = 1024 * 1024
 _KERNEL_MODULE = Path("/proc/driver/nvidia/version")
 _PCI_DEVICES = Path("/sys/bus/pci/devices")
 #: NVML's number of the compute mode.
 _EXCLUSIVE_PROCESS = 3
-#: NVML's errors: of what a card does not have, of a card that is not given to this process (Slurm's cgroups), and of a
-#: machine without a driver.
-_NOT_SUPPORTED, _NO_PERMISSION, _NO_DRIVER = 3, 4, (9, 12)
-#: How ``pynvml``, and NVML itself, call NVML_ERROR_RESET_REQUIRED: a reset helps, unlike with a card off the bus.
-NEEDS_RESET = ("GPU requires restart", "GPU requires reset")
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,104 +60,70 @@ class SilentCard:
     serial: str | None = None
 
 
-def open_nvml() -> Any | None:
-    """Open the driver's management library; ``None`` without ``nvidia-ml-py`` or a driver."""
-    with suppress(ImportError):
-        import pynvml
-
-        with suppress(pynvml.NVMLError):
-            pynvml.nvmlInit()
-            return pynvml
-    return None
-
-
-@contextmanager
-def opened_nvml() -> Iterator[Any | None]:
-    """Open the library as :func:`open_nvml` does, and close it afterwards."""
-    library = open_nvml()
-    try:
-        yield library
-    finally:
-        if library is not None:
-            with suppress(library.NVMLError):
-                library.nvmlShutdown()
-
-
 def nvml_error() -> str | None:
     """Return the error with which the management library of a driver refuses to start or to count the cards."""
     error = _refusal()
-    return None if error is None or error[0] in _NO_DRIVER else error[1]
+    return None if error is None or error.code in NO_DRIVER else error.text
 
 
 def nvml_code() -> int | None:
     """Return the number of the error with which NVML refuses to start or to count, also where there is no driver."""
     error = _refusal()
-    return None if error is None else error[0]
+    return None if error is None else error.code
 
 
-def _refusal() -> tuple[int | None, str] | None:
-    try:
-        import pynvml
-    except ImportError:
-        return None
-    try:
-        pynvml.nvmlInit()
-        try:
-            pynvml.nvmlDeviceGetCount()
-        finally:
-            with suppress(pynvml.NVMLError):
-                pynvml.nvmlShutdown()
-    except pynvml.NVMLError as error:
-        return getattr(error, "value", None), str(error)
-    return None
+def _refusal() -> Refused | None:
+    with Library.load() as library:
+        if library.opened:
+            try:
+                library.ask("nvmlDeviceGetCount")
+            except Refused as error:
+                return error
+        return library.refused
 
 
-def read_cards(library: Any = None) -> tuple[Card, ...]:
+def read_cards(module: Any = None) -> tuple[Card, ...]:
     """Return the cards in the driver's order, without those that have fallen off the bus and answer nothing.
 
-    ``library`` is an open ``pynvml``, by default the one of this machine.
+    ``module`` is an open ``pynvml``, by default the one of this machine.
     """
-    return tuple(each for each in _asked_each(library) if isinstance(each, Card))
+    return tuple(each for each in _asked_each(module) if isinstance(each, Card))
 
 
-def silent_cards(library: Any = None) -> tuple[SilentCard, ...]:
+def silent_cards(module: Any = None) -> tuple[SilentCard, ...]:
     """Return the cards that the driver counts, that are given to this process, and that do not answer."""
-    return tuple(each for each in _asked_each(library) if isinstance(each, SilentCard))
+    return tuple(each for each in _asked_each(module) if isinstance(each, SilentCard))
 
 
-def _asked_each(library: Any) -> list[Card | SilentCard]:
+def _asked_each(module: Any) -> list[Card | SilentCard]:
     """Ask every card that is given to this process."""
-    if library is None:
-        with opened_nvml() as found:
-            return [] if found is None else _asked_each(found)
     asked: list[Card | SilentCard] = []
-    for index in range(_count(library)):
-        handle = None
-        try:
-            handle = library.nvmlDeviceGetHandleByIndex(index)
-            asked.append(_card(library, handle, index))
-        except library.NVMLError as error:
-            if getattr(error, "value", None) != _NO_PERMISSION:
-                asked.append(_silent(library, handle, index, str(error)))
+    with Library.load() if module is None else nullcontext(Library(module)) as library:
+        for index in range(_count(library)):
+            handle = None
+            try:
+                handle = library.ask("nvmlDeviceGetHandleByIndex", index)
+                asked.append(_card(library, handle, index))
+            except Refused as error:
+                if error.code != NO_PERMISSION:
+                    asked.append(_silent(library, handle, index, error.text))
     return asked
 
 
 def counted_cards() -> int:
     """Return how many cards the driver counts, those that are not given to this process too."""
-    with opened_nvml() as library:
-        return 0 if library is None else _count(library)
+    with Library.load() as library:
+        return _count(library)
 
 
-def _count(library: Any) -> int:
-    with suppress(library.NVMLError):
-        return int(library.nvmlDeviceGetCount())
-    return 0
+def _count(library: Library) -> int:
+    return int(library.call("nvmlDeviceGetCount") or 0)
 
 
-def _silent(library: Any, handle: Any, index: int, error: str) -> SilentCard:
+def _silent(library: Library, handle: Any, index: int, error: str) -> SilentCard:
     if handle is None:
         return SilentCard(index, error)
-    uuid, serial = (_asked(library, function, handle) for function in ("nvmlDeviceGetUUID", "nvmlDeviceGetSerial"))
+    uuid, serial = (library.call(function, handle) for function in ("nvmlDeviceGetUUID", "nvmlDeviceGetSerial"))
     return SilentCard(index, error, uuid, _pci(library, handle), serial)
 
 
@@ -204,15 +167,13 @@ def memory_by_process() -> dict[tuple[str, int], int | None]:
     In a container the driver may name processes by ids that mean nothing inside.
     """
     used: dict[tuple[str, int], int | None] = {}
-    with opened_nvml() as library:
-        if library is None:
-            return used
+    with Library.load() as library:
         for index in range(_count(library)):
             # A card that is lost hides nothing of the others.
-            with suppress(library.NVMLError):
-                handle = library.nvmlDeviceGetHandleByIndex(index)
-                uuid = _text(library.nvmlDeviceGetUUID(handle))
-                for process in library.nvmlDeviceGetComputeRunningProcesses(handle):
+            with suppress(Refused):
+                handle = library.ask("nvmlDeviceGetHandleByIndex", index)
+                uuid = library.ask("nvmlDeviceGetUUID", handle)
+                for process in library.ask("nvmlDeviceGetComputeRunningProcesses", handle):
                     mib = process.usedGpuMemory
                     used[uuid, int(process.pid)] = None if mib is None else int(mib) // _MIB
     return used
@@ -256,81 +217,60 @@ def visible_cards(cards: Sequence[_C], visible: str | None) -> list[_C]:
     return chosen
 
 
-def _card(library: Any, handle: Any, index: int) -> Card:
+def _card(library: Library, handle: Any, index: int) -> Card:
     # The library may remember the name and UUID of a card that is lost, and not its memory.
     total_mib, free_mib = _memory(library, handle)
+    capability = library.call("nvmlDeviceGetCudaComputeCapability", handle)
     card = Card(
-        name=_text(library.nvmlDeviceGetName(handle)),
-        uuid=_text(library.nvmlDeviceGetUUID(handle)),
+        name=library.ask("nvmlDeviceGetName", handle),
+        uuid=library.ask("nvmlDeviceGetUUID", handle),
         total_mib=total_mib,
         free_mib=free_mib,
         index=index,
         pci=_pci(library, handle),
-        serial=_asked(library, "nvmlDeviceGetSerial", handle),
-        vbios=_asked(library, "nvmlDeviceGetVbiosVersion", handle),
-        board_part=_asked(library, "nvmlDeviceGetBoardPartNumber", handle),
-        compute_capability=_asked(library, "nvmlDeviceGetCudaComputeCapability", handle),
-        exclusive=_asked(library, "nvmlDeviceGetComputeMode", handle) == str(_EXCLUSIVE_PROCESS),
+        serial=library.call("nvmlDeviceGetSerial", handle),
+        vbios=library.call("nvmlDeviceGetVbiosVersion", handle),
+        board_part=library.call("nvmlDeviceGetBoardPartNumber", handle),
+        compute_capability=None if capability is None else ".".join(map(str, capability)),
+        exclusive=library.call("nvmlDeviceGetComputeMode", handle) == _EXCLUSIVE_PROCESS,
     )
     return replace(card, slices=tuple(_slices(library, handle, card)))
 
 
-def _memory(library: Any, handle: Any) -> tuple[int | None, int | None]:
+def _memory(library: Library, handle: Any) -> tuple[int | None, int | None]:
     """Return the memory in all and what is free; ``None`` for a card that shares the memory of its host."""
     try:
-        memory = library.nvmlDeviceGetMemoryInfo(handle)
-    except library.NVMLError as error:
-        if getattr(error, "value", None) == _NOT_SUPPORTED:
+        memory = library.ask("nvmlDeviceGetMemoryInfo", handle)
+    except Refused as error:
+        if error.code == NOT_SUPPORTED:
             return None, None
         raise
     return int(memory.total) // _MIB, int(memory.free) // _MIB
 
 
-def _slices(library: Any, handle: Any, card: Card) -> Iterator[Card]:
+def _slices(library: Library, handle: Any, card: Card) -> Iterator[Card]:
     """Yield the slices of a card in MIG mode, each with a UUID and memory of its own."""
-    try:
-        on, _ = library.nvmlDeviceGetMigMode(handle)
-        count = int(library.nvmlDeviceGetMaxMigDeviceCount(handle)) if on else 0
-    except (library.NVMLError, AttributeError):
-        return
-    for number in range(count):
+    on, _ = library.call("nvmlDeviceGetMigMode", handle) or (0, 0)
+    for number in range(int(library.call("nvmlDeviceGetMaxMigDeviceCount", handle) or 0) if on else 0):
         # Only some numbers are taken.
-        with suppress(library.NVMLError):
-            part = library.nvmlDeviceGetMigDeviceHandleByIndex(handle, number)
+        with suppress(Refused):
+            part = library.ask("nvmlDeviceGetMigDeviceHandleByIndex", handle, number)
             total_mib, free_mib = _memory(library, part)
-            uuid = _text(library.nvmlDeviceGetUUID(part))
+            uuid = library.ask("nvmlDeviceGetUUID", part)
             yield replace(card, uuid=uuid, total_mib=total_mib, free_mib=free_mib, slices=())
 
 
-def _asked(library: Any, function: str, handle: Any) -> str | None:
-    """Return an answer as a text; ``None`` where the card or this release of nvidia-ml-py has none."""
-    try:
-        answer = getattr(library, function)(handle)
-    except (library.NVMLError, AttributeError):
-        return None
-    if isinstance(answer, tuple):
-        return ".".join(map(str, answer))
-    return answer.decode() if isinstance(answer, bytes) else str(answer)
-
-
-def _pci(library: Any, handle: Any) -> str | None:
+def _pci(library: Library, handle: Any) -> str | None:
     """Return the bus id: ``0000:3B:00.0`` of NVML's ``00000000:3B:00.0``."""
-    try:
-        return bus_id(library.nvmlDeviceGetPciInfo(handle))
-    except (library.NVMLError, AttributeError):
-        return None
+    info = library.call("nvmlDeviceGetPciInfo", handle)
+    return None if info is None else bus_id(info)
 
 
 def bus_id(info: Any) -> str:
     """Return the address that NVML gives in a ``nvmlPciInfo_t``, as the kernel writes it."""
-    text = _text(info.busId)
+    text = info.busId.decode() if isinstance(info.busId, bytes) else info.busId
     domain, separator, rest = text.partition(":")
     return f"{domain[-4:]}{separator}{rest}" if separator and len(domain) > 4 else text
-
-
-def _text(value: str | bytes) -> str:
-    """Decode what older releases of nvidia-ml-py return as bytes."""
-    return value.decode() if isinstance(value, bytes) else value
 
 
 def cuda_uuids(library: Any = None) -> tuple[str, ...]:

@@ -7,13 +7,13 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
 
-from harness.checking.check import Check, CheckContext, CheckOutcome, Level
+from harness.checking.check import Check, CheckContext, Level
 from harness.checking.tally import Tally
 from harness.distribute.strategies import IN_ONE_PROCESS
 from harness.distribute.training import POLICIES, Training, dense_training, random_data
 from harness.errors import HarnessError
 from harness.lazy import tf
-from harness.records import Finding, Verdict
+from harness.records import CheckResult, Finding, Verdict
 
 if TYPE_CHECKING:
     from harness.distribute.equivalence import Equivalence
@@ -37,7 +37,7 @@ def trainings() -> Iterator[tuple[str, int, str]]:
             yield strategy, 2 + place % 2, policy
 
 
-def run(context: CheckContext) -> CheckOutcome:  # noqa: ARG001 - each training has devices of its own
+def run(context: CheckContext) -> CheckResult:  # noqa: ARG001 - each training has devices of its own
     """Run the trainings one after the other, each in processes of its own."""
     tally = Tally()
     done = lagging = 0
@@ -52,7 +52,7 @@ def run(context: CheckContext) -> CheckOutcome:  # noqa: ARG001 - each training 
         lagging += sum(finding.severity is Verdict.WARN for finding in result.findings)
         failures = tuple(finding for finding in result.findings if finding.severity is Verdict.FAIL)
         tally.add(replace(result, findings=failures), where)
-    outcome = tally.outcome(
+    outcome = tally.result(
         f"{done} training runs passed: every strategy with every dtype, with different numbers of devices or workers",
         "read the findings: each names the strategy, the number of devices or workers, the dtype and the step",
     )

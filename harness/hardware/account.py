@@ -1,42 +1,35 @@
-"""Collects what a hardware check exercised, measured and found, and derives its outcome."""
+"""Collects what a hardware check exercised, measured and found on the cards of a machine, and derives its result."""
 
 from __future__ import annotations
 
 import gc
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from typing import cast
 
-from harness.checking.check import CheckContext, CheckOutcome
-from harness.checking.tally import conclude
+from harness.checking.check import CheckContext, unknown
+from harness.checking.tally import Tally
 from harness.devices.nvidia import nvml_error, silenced
 from harness.hardware.counters import judge_repairs, judge_silence
-from harness.hardware.finding import FREE_MEMORY, device_of, finding
+from harness.hardware.finding import FREE_MEMORY, device_of, finding, joined
 from harness.hardware.machine import DeviceMemoryFull, Machine
-from harness.hardware.together import joined
-from harness.records import Card, Exercised, Figure, Finding, Series, Verdict
+from harness.records import Card, CheckResult, Exercised, Finding, Verdict
 
 #: Next steps shown for a whole check; the findings have all of them.
 MOST_STEPS = 4
 
 
-def on_machine(context: CheckContext, body: Callable[[Machine, Account], str]) -> CheckOutcome:
+def on_machine(context: CheckContext, body: Callable[[Machine, Account], str]) -> CheckResult:
     """Run ``body``, which fills the account and returns the reason of a PASS.
 
-    Without a machine or a card the outcome is UNKNOWN. If the body raises and a card no longer answers the driver, that
+    Without a machine or a card the result is UNKNOWN. If the body raises and a card no longer answers the driver, that
     is a finding about this card, and the body runs again on the others. A failed allocation where all cards answer is a
     finding too.
     """
     machine = cast("Machine | None", context.machine)
     if machine is None:
-        return CheckOutcome(
-            Verdict.UNKNOWN,
-            "no machine was given, so no hardware was exercised",
-            "run this check with `harness validate`",
-        )
+        return unknown("no machine was given, so no hardware was exercised", "run this check with `harness validate`")
     if not machine.cards and not machine.present and nvml_error() is None:
-        return CheckOutcome(
-            Verdict.UNKNOWN, context.devices.reason or "no devices", "select devices with --devices, such as cpu:2"
-        )
+        return unknown(context.devices.reason or "no devices", "select devices with --devices, such as cpu:2")
     account = Account(machine)
     passed = ""
     on: Machine | None = machine
@@ -44,7 +37,7 @@ def on_machine(context: CheckContext, body: Callable[[Machine, Account], str]) -
         on, passed = _attempt(on, account, body)
         if account.cut_short:
             gc.collect()  # what was held would be missing from what follows
-    return account.outcome(passed)
+    return account.result_of_cards(passed)
 
 
 def _attempt(machine: Machine, account: Account, body: Callable[[Machine, Account], str]) -> tuple[Machine | None, str]:
@@ -58,7 +51,7 @@ def _attempt(machine: Machine, account: Account, body: Callable[[Machine, Accoun
             for card in machine.cards:
                 # What the others wait for is known without the load that has ended here.
                 if card.is_gpu and card.uuid not in lost:
-                    account.add(*judge_repairs(card, machine.reading(card.label)))
+                    account.found(*judge_repairs(card, machine.reading(card.label)))
             left = [card.label for card in machine.cards if card.uuid not in lost]
             without = getattr(machine, "only", None)
             if without is None or not left or len(left) == len(machine.cards):
@@ -73,34 +66,24 @@ def _attempt(machine: Machine, account: Account, body: Callable[[Machine, Accoun
         raise
 
 
-class Account:
+class Account(Tally):
     """What a check has exercised, measured and found so far."""
 
     def __init__(self, machine: Machine) -> None:
+        super().__init__()
         #: By label.
         self.cards = {card.label: card for card in machine.cards}
         self._known = tuple({card.label: card for card in (*machine.cards, *machine.present)}.values())
         self._labels = {device_of(card): card.label for card in (*machine.cards, *machine.present)}
-        self.exercised = Exercised()
-        self.figures: list[Figure] = []
-        self.series: list[Series] = []
-        self.scope: list[str] = []
-        self.measured: dict[str, float] = {}
-        self.findings: list[Finding] = []
         #: Whether a card was lost meanwhile.
         self.cut_short = False
-        self._unproven: list[tuple[str, str]] = []
 
     def count(self, *labels: str, values: int = 0, ops: int = 0, programs: int = 0) -> None:
         """Add ``values`` compared and ``ops`` run in ``programs`` on cards."""
         names = tuple(device_of(self.cards[label]) for label in labels)
         self.exercised += Exercised(programs=programs, values=values, ops=ops, devices=names)
 
-    def add(self, *findings: Finding | None) -> None:
-        """Add findings, leaving out ``None``."""
-        self.findings += [each for each in findings if each is not None]
-
-    def add_once(self, found: Finding | None) -> None:
+    def found_once(self, found: Finding | None) -> None:
         """Add a finding unless there is one of its kind about its device: one broken cell is seen many times."""
         if found is not None and (found.kind, found.device) not in {(each.kind, each.device) for each in self.findings}:
             self.findings.append(found)
@@ -108,7 +91,7 @@ class Account:
     def add_full(self, card: Card, full: DeviceMemoryFull) -> None:
         """Add a finding, once for a card, that it lacks memory."""
         size = f"{full.size_bytes:,} bytes"
-        self.add_once(
+        self.found_once(
             finding(
                 "memory",
                 card,
@@ -120,7 +103,7 @@ class Account:
             )
         )
 
-    def add_lost(self, lost: Mapping[str, str], error: Exception, machine: Machine | None = None) -> None:
+    def add_lost(self, lost: Mapping[str, str], error: Exception, machine: Machine) -> None:
         """Add a finding for each card that no longer answers the driver, which ended the check by ``error``.
 
         It names the Xid that the driver has reported of the card.
@@ -128,9 +111,9 @@ class Account:
         self.cut_short = True
         for card in self.cards.values():
             if (why := lost.get(card.uuid or "")) is not None:
-                codes = machine.reading(card.label).xid if machine is not None else None
+                codes = machine.reading(card.label).xid
                 named = f", after Xid {', '.join(map(str, sorted(set(codes))))}" if codes else ""
-                self.add(judge_silence(card, f"{why}{named}"))
+                self.found(judge_silence(card, f"{why}{named}"))
         self.scope.append(f"not completed: {type(error).__name__}: {error}")
         # What was exercised before says nothing of the other cards.
         self.exercised = Exercised()
@@ -141,32 +124,20 @@ class Account:
         self.figures, self.series, self.measured = [], [], {}
         self.scope.append(f"the check then ran again on {', '.join(self.cards)}")
 
-    def unproven(self, why: str, next_step: str) -> None:
-        """Note that something could not be proven, which makes the check UNKNOWN at best."""
-        self._unproven.append((why, next_step))
-
-    def outcome(self, passed: str) -> CheckOutcome:
-        """Return the outcome; ``passed`` is the reason of a PASS."""
+    def result_of_cards(self, passed: str) -> CheckResult:
+        """Return the result; ``passed`` is the reason of a PASS."""
         # The worst first: a reader may stop after one line.
-        worst = sorted(
+        self.findings = sorted(
             joined(dict.fromkeys(self.findings), self._known), key=lambda each: each.severity is not Verdict.FAIL
         )
-        verdict, reason = conclude(worst, [each.message for each in worst], (why for why, _ in self._unproven), passed)
-        return CheckOutcome(
-            verdict=verdict,
-            reason=reason,
-            next_step=self._next_step(worst),
-            exercised=self.exercised,
-            findings=tuple(worst),
-            measured=self.measured,
-            figures=tuple(self.figures),
-            series=tuple(self.series),
-            scope=tuple(self.scope),
-        )
+        return self.result(passed, self._next_step())
 
-    def _next_step(self, findings: Iterable[Finding]) -> str:
+    def _told(self, finding: Finding) -> str:
+        return finding.message  # it names the card
+
+    def _next_step(self) -> str:
         steps: dict[str, list[str]] = {}
-        for each in findings:
+        for each in self.findings:
             name = " -> ".join(each.pair) if each.pair else self._labels.get(each.device or "", "")
             steps.setdefault(each.next_step, []).append(name)
         shown = [

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
@@ -12,6 +13,7 @@ from harness.devices import nvidia
 from harness.devices.bus import on_bus, without_driver
 from harness.devices.cpu import cpu_model, read_cpuinfo
 from harness.devices.device import Device, Devices
+from harness.hardware.machine import Reading
 from harness.hardware.profile import profile_for
 from harness.lazy import tf
 from harness.records import Card
@@ -22,6 +24,8 @@ _PCI_SLOTS = Path("/sys/bus/pci/slots")
 _MIB = 2**20
 #: What a device on a divided card is, and such a card itself.
 MIG = "MIG slice"
+#: Words in the names of GPUs on the chip of a processor, which have neither memory nor a PCIe link of their own.
+_ON_CHIP = ("GB10", "Thor", "Orin", "Xavier", "Tegra")
 #: What the error of a card says where no driver is loaded.
 NO_DRIVER = "NVIDIA's driver is not loaded"
 
@@ -214,3 +218,8 @@ def numa_node(pci: str | None, folder: Path = _PCI_DEVICES) -> int | None:
     except (OSError, ValueError):
         return None
     return node if node >= 0 else None
+
+
+def on_chip(card: Card, reading: Reading) -> bool:
+    """Whether the card is on the chip of the host's processor. What it says of a PCIe link means nothing then."""
+    return reading.details.shares_memory or any(part in _ON_CHIP for part in re.split(r"[\s()]+", card.name))

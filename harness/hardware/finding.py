@@ -1,11 +1,15 @@
-"""Builds the findings of the hardware checks."""
+"""Builds the findings of the hardware checks, and joins those that are alike on all cards: they have one cause."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
 
+from harness.checking.stations import WRONG_BITS
 from harness.records import Card, Finding, Verdict
 
+#: On so many cards, what is alike on all is taken for one cause.
+LEAST_CARDS = 3
 FREE_MEMORY = (
     "look for another process that holds the memory and stop it (on a GPU: nvidia-smi lists such processes; if there "
     "is none, reset the GPU)"
@@ -79,3 +83,42 @@ def amount(value: float, unit: str) -> str:
     """Format a value with its unit, with four digits and thousands separators: ``51,230 GFLOP/s``."""
     rounded = float(f"{value:.4g}")
     return f"{rounded:,.0f} {unit}" if abs(rounded) >= 1000 else f"{rounded:.4g} {unit}"
+
+
+def joined(findings: Iterable[Finding], cards: Sequence[Card]) -> list[Finding]:
+    """Return the findings, with one in the place of those that are alike on all of ``cards``.
+
+    Alike are those with the same place, severity and next step. Devices that share a card count as one.
+    """
+    found = list(findings)
+    by_device = {device_of(card): card for card in cards if card.is_gpu}
+    count = len({card.uuid or card.label for card in by_device.values()})
+    groups: dict[tuple[object, ...], list[Finding]] = {}
+    for each in found:
+        # With wrong bits, each card is wrong in its own way, whatever the others compute.
+        if each.device in by_device and each.pair is None and each.kind not in WRONG_BITS:
+            # The number of an Xid says what happened, and not how much.
+            what = each.found if each.subject == "Xid" else ""
+            key = (each.kind, each.where, each.subject, each.severity, each.next_step, what)
+            groups.setdefault(key, []).append(each)
+    for group in groups.values():
+        devices = tuple(dict.fromkeys(str(each.device) for each in group))
+        if count >= LEAST_CARDS and len({by_device[name].uuid or name for name in devices}) == count:
+            found[found.index(group[0])] = _one(group, devices, by_device)
+            found = [each for each in found if not any(each is other for other in group)]
+    return found
+
+
+def _one(group: Sequence[Finding], devices: tuple[str, ...], cards: dict[str, Card]) -> Finding:
+    texts = [
+        each.message.removeprefix(f"{card_name(cards[str(each.device)])} ").removeprefix(f"{each.device} ")
+        for each in group
+    ]
+    alike = texts[0] if len(set(texts)) == 1 else f"{texts[0]}, or nearly so"
+    return replace(
+        group[0],
+        device=None,
+        devices=devices,
+        message=f"each of the {len(devices)} GPUs {alike}",
+        lasting=all(each.lasting for each in group),
+    )

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable
 from functools import partial
 from typing import Any, TypeVar
 
-from harness.devices.nvidia import open_nvml
+from harness.devices.nvml import NO_FUNCTION, NO_SUCH, NOT_SUPPORTED, TIMEOUT, Library, Refused
 from harness.hardware.machine import Details, Failure, Reading
 from harness.records import Card
 
@@ -30,9 +30,8 @@ _REASONS = (
     "HwPowerBrakeSlowdown",
     "DisplayClockSetting",
 )
-#: NVML's errors: of what a card lacks, of a link or a field that this driver does not have, of a function that it does
-#: not have, and where nothing has come in the time given.
-_NOT_SUPPORTED, _NO_SUCH, _NO_FUNCTION, _TIMEOUT = 3, 2, 13, 10
+#: NVML's query for counts of errors in memory.
+_ECC = "TotalEccErrors"
 #: The counters of an NVLink, by the end of the names of NVML's constants.
 LINK_ERRORS = {"replay": "REPLAY", "recovery": "RECOVERY", "CRC flit error": "CRC_FLIT", "CRC data error": "CRC_DATA"}
 
@@ -78,35 +77,24 @@ def cpu_reading(at_s: float) -> Reading:
     )
 
 
-class Nvml:
-    """The open library. ``module`` is ``pynvml``; ``None`` answers every query with ``None``."""
+class Nvml(Library):
+    """The open library, with the sensors of cards by UUID. ``module`` is ``pynvml``, or ``None`` without a driver."""
 
     def __init__(self, module: Any) -> None:
-        self._module = module
+        super().__init__(module)
         self._handles: dict[str, Any] = {}
         self._events: dict[str, Any] = {}
         self._xids: dict[str, list[int]] = {}
         self._failed: dict[str, Failure] = {}
 
-    @classmethod
-    def load(cls) -> Nvml:
-        """Open the library of this machine; without ``nvidia-ml-py`` or a driver, one that knows nothing."""
-        return cls(open_nvml())
-
-    @property
-    def opened(self) -> bool:
-        """Whether there is a driver."""
-        return self._module is not None
-
     def driver_version(self) -> str | None:
         """Return the driver's version, such as ``550.54.15``."""
-        answer = self._ask(lambda module: module.nvmlSystemGetDriverVersion())
-        # Older releases of nvidia-ml-py return bytes.
-        return answer.decode() if isinstance(answer, bytes) else answer
+        version: str | None = self.call("nvmlSystemGetDriverVersion")
+        return version
 
     def cuda_version(self) -> str | None:
         """Return the newest CUDA version that the driver supports, such as ``12.4``."""
-        number = self._ask(lambda module: int(module.nvmlSystemGetCudaDriverVersion_v2()))
+        number = self.call("nvmlSystemGetCudaDriverVersion_v2")
         return None if number is None else f"{number // 1000}.{number % 1000 // 10}"
 
     def reading(self, uuid: str, at_s: float) -> Reading:
@@ -115,29 +103,31 @@ class Nvml:
         handle = self.handle(uuid)
         if handle is None:
             return Reading(at_s, details=Details(failed=self._failed))
+        get = partial(self._get, handle)
         links = self._link_errors(handle, states := self._link_states(handle))
         return Reading(
             at_s=at_s,
-            clock_mhz=self._number("clock_mhz", "ClockInfo", handle, "NVML_CLOCK_SM"),
-            clock_max_mhz=self._number("clock_max_mhz", "MaxClockInfo", handle, "NVML_CLOCK_SM"),
-            temperature_c=self._number("temperature_c", "Temperature", handle, "NVML_TEMPERATURE_GPU"),
-            temperature_slowdown_c=self._number(
-                "temperature_slowdown_c", "TemperatureThreshold", handle, "NVML_TEMPERATURE_THRESHOLD_SLOWDOWN"
+            clock_mhz=get("clock_mhz", "ClockInfo", "NVML_CLOCK_SM"),
+            clock_max_mhz=get("clock_max_mhz", "MaxClockInfo", "NVML_CLOCK_SM"),
+            temperature_c=get("temperature_c", "Temperature", "NVML_TEMPERATURE_GPU"),
+            temperature_slowdown_c=get(
+                "temperature_slowdown_c", "TemperatureThreshold", "NVML_TEMPERATURE_THRESHOLD_SLOWDOWN"
             ),
-            power_w=self._number("power_w", "PowerUsage", handle, scale=1e-3),
-            power_limit_w=self._number("power_limit_w", "EnforcedPowerLimit", handle, scale=1e-3),
-            utilization_percent=self._ask(
-                lambda module: float(module.nvmlDeviceGetUtilizationRates(handle).gpu), "utilization_percent"
-            ),
+            power_w=get("power_w", "PowerUsage", of=_watts),
+            power_limit_w=get("power_limit_w", "EnforcedPowerLimit", of=_watts),
+            utilization_percent=get("utilization_percent", "UtilizationRates", of=lambda rates: float(rates.gpu)),
             throttle_reasons=self._throttle_reasons(handle),
-            ecc_corrected=self._ecc(handle, "ecc_corrected", "NVML_MEMORY_ERROR_TYPE_CORRECTED"),
-            ecc_uncorrected=self._ecc(handle, "ecc_uncorrected", "NVML_MEMORY_ERROR_TYPE_UNCORRECTED"),
+            # Since the driver was loaded: those of years ago say nothing of a card that was mended.
+            ecc_corrected=get("ecc_corrected", _ECC, "NVML_MEMORY_ERROR_TYPE_CORRECTED", "NVML_VOLATILE_ECC", of=int),
+            ecc_uncorrected=get(
+                "ecc_uncorrected", _ECC, "NVML_MEMORY_ERROR_TYPE_UNCORRECTED", "NVML_VOLATILE_ECC", of=int
+            ),
             **self._repairs(handle),
-            pcie_generation=self._count("CurrPcieLinkGeneration", handle, "pcie_generation"),
-            pcie_generation_max=self._count("MaxPcieLinkGeneration", handle, "pcie_generation_max"),
-            pcie_width=self._count("CurrPcieLinkWidth", handle, "pcie_width"),
-            pcie_width_max=self._count("MaxPcieLinkWidth", handle, "pcie_width_max"),
-            pcie_replays=self._count("PcieReplayCounter", handle, "pcie_replays"),
+            pcie_generation=get("pcie_generation", "CurrPcieLinkGeneration", of=int),
+            pcie_generation_max=get("pcie_generation_max", "MaxPcieLinkGeneration", of=int),
+            pcie_width=get("pcie_width", "CurrPcieLinkWidth", of=int),
+            pcie_width_max=get("pcie_width_max", "MaxPcieLinkWidth", of=int),
+            pcie_replays=get("pcie_replays", "PcieReplayCounter", of=int),
             **self._nvlinks(handle, states, links),
             xid=self._xid(uuid, handle),
             details=self._details(handle, links),
@@ -150,26 +140,18 @@ class Nvml:
 
     def field(self, handle: Any, name: str) -> int | None:
         """Return the value of a field, by the name of its number."""
-        return self._ask(lambda module: _field(module, handle, name))
+        return self._ask("", lambda: self._field(handle, name))
 
-    def _number(self, sensor: str, query: str, handle: Any, constant: str = "", scale: float = 1.0) -> float | None:
-        """Ask ``nvmlDeviceGet<query>``, with the value of a constant as its second argument."""
-
-        def ask(module: Any) -> float:
-            arguments = [getattr(module, constant)] if constant else []
-            return float(getattr(module, f"nvmlDeviceGet{query}")(handle, *arguments)) * scale
-
-        return self._ask(ask, sensor)
-
-    def _count(self, query: str, handle: Any, sensor: str = "", absent: tuple[int, ...] = ()) -> int | None:
-        return self._ask(lambda module: int(getattr(module, f"nvmlDeviceGet{query}")(handle)), sensor, absent)
+    def _field(self, handle: Any, name: str) -> int | None:
+        (field,) = self.ask("nvmlDeviceGetFieldValues", handle, [self.constant(name)])
+        return int(field.value.uiVal) if field.nvmlReturn == 0 else None
 
     def handle(self, uuid: str) -> Any | None:
         """Return NVML's handle of the card, or of the card of a slice; ``None`` if it knows none."""
         if uuid not in self._handles:
             # Older releases of nvidia-ml-py accept only bytes.
             for name, sensor in ((uuid, ""), (uuid.encode(), "all sensors")):
-                handle = self._ask(partial(_called, "nvmlDeviceGetHandleByUUID", name), sensor)
+                handle = self._get(name, sensor, "HandleByUUID", of=lambda handle: handle)
                 if handle is not None:
                     if uuid.startswith("MIG-"):
                         # A slice has no sensors: those of its card count.
@@ -181,45 +163,29 @@ class Nvml:
 
     def _throttle_reasons(self, handle: Any) -> tuple[str, ...] | None:
         for query, absent in (
-            ("CurrentClocksEventReasons", (_NO_FUNCTION,)),
+            ("CurrentClocksEventReasons", (NO_FUNCTION,)),
             ("CurrentClocksThrottleReasons", ()),  # older drivers
         ):
-            mask = self._count(query, handle, "throttle_reasons", absent)
+            mask = self._get(handle, "throttle_reasons", query, absent=absent, of=int)
             if mask is not None:
                 return tuple(name for bit, name in enumerate(_REASONS) if mask >> bit & 1)
         return None
 
-    def _ecc(self, handle: Any, sensor: str, kind: str) -> int | None:
-        """Return the errors since the driver was loaded: those of years ago say nothing of a card that was mended."""
-        return self._ask(
-            lambda module: int(
-                module.nvmlDeviceGetTotalEccErrors(handle, getattr(module, kind), module.NVML_VOLATILE_ECC)
-            ),
-            sensor,
-        )
-
     def _repairs(self, handle: Any) -> dict[str, Any]:
-        rows = self._ask(lambda module: module.nvmlDeviceGetRemappedRows(handle), "remapped_rows")
-        pages = self._ask(lambda module: len(module.nvmlDeviceGetRetiredPages(handle, 1)), "retired_pages")
+        rows = self._get(handle, "remapped_rows", "RemappedRows", of=tuple)
         return {
             "remapped_rows": None if rows is None else int(rows[0]) + int(rows[1]),
             "remap_pending": None if rows is None else bool(rows[2]),
             "remap_failed": None if rows is None else bool(rows[3]),
-            "retired_pages": pages,
-            "retired_pending": self._ask(
-                lambda module: bool(module.nvmlDeviceGetRetiredPagesPendingStatus(handle)), "retired_pages"
-            ),
+            "retired_pages": self._get(handle, "retired_pages", "RetiredPages", 1, of=len),
+            "retired_pending": self._get(handle, "retired_pages", "RetiredPagesPendingStatus", of=bool),
             "recovery_action": self.field(handle, "NVML_FI_DEV_GET_GPU_RECOVERY_ACTION"),
         }
 
     def _link_states(self, handle: Any) -> list[int]:
-        states = []
-        for link in range(self.most_links):
-            query = partial(_called, "nvmlDeviceGetNvLinkState", handle, link)
-            state = self._ask(query, "nvlinks_active", (_NO_SUCH,))
-            if state is not None:
-                states.append(int(state))
-        return states
+        links = range(self.most_links)
+        states = [self._get(handle, "nvlinks_active", "NvLinkState", n, absent=(NO_SUCH,), of=int) for n in links]
+        return [state for state in states if state is not None]
 
     def _nvlinks(self, handle: Any, states: list[int], links: dict[tuple[int, str], int]) -> dict[str, Any]:
         """Count the links, and the active ones; nothing for a card without links."""
@@ -244,42 +210,45 @@ class Nvml:
         for kind, name in LINK_ERRORS.items():
             number = getattr(self._module, f"NVML_NVLINK_ERROR_DL_{name}", None)
             for link in range(len(states)) if number is not None else ():
-                query = partial(_called, "nvmlDeviceGetNvLinkErrorCounter", handle, link, number)
-                count = self._ask(query, "nvlink_errors", (_NO_SUCH,))
+                count = self._get(
+                    handle, "nvlink_errors", "NvLinkErrorCounter", link, number, absent=(NO_SUCH,), of=int
+                )
                 if count is None:
                     break  # no link of the card has this counter
-                counts[link, kind] = int(count)
+                counts[link, kind] = count
         return counts
 
     def _details(self, handle: Any, links: dict[tuple[int, str], int]) -> Details:
-        default = self._ask(lambda module: module.nvmlDeviceGetPowerManagementDefaultLimit(handle) * 1e-3)
+        # Without names of sensors: what a card lacks of these is no failure, and clocks fail as those of ``reading``.
+        get = partial(self._get, handle, "")
         return Details(
-            ecc_on=self._ask(lambda module: bool(module.nvmlDeviceGetEccMode(handle)[0])),
-            persistent=self._ask(lambda module: bool(module.nvmlDeviceGetPersistenceMode(handle))),
-            memory_clock_mhz=self._memory_clock("ClockInfo", handle),
-            memory_clock_max_mhz=self._memory_clock("MaxClockInfo", handle),
-            power_default_w=default,
-            shares_memory=self._lacks_memory(handle),
-            fabric=self._ask(lambda module: _fabric(module, handle)),
+            ecc_on=get("EccMode", of=lambda modes: bool(modes[0])),
+            persistent=get("PersistenceMode", of=bool),
+            memory_clock_mhz=get("ClockInfo", "NVML_CLOCK_MEM"),
+            memory_clock_max_mhz=get("MaxClockInfo", "NVML_CLOCK_MEM"),
+            power_default_w=get("PowerManagementDefaultLimit", of=_watts),
+            shares_memory=self._shares_memory(handle),
+            fabric=self._ask("", lambda: self._fabric(handle)),
             links=links,
             failed=self._failed,
         )
 
-    def _memory_clock(self, query: str, handle: Any) -> float | None:
-        # Without the name of a sensor: the clock of the multiprocessors has the errors of this function.
-        return self._ask(lambda module: float(getattr(module, f"nvmlDeviceGet{query}")(handle, module.NVML_CLOCK_MEM)))
-
-    def _lacks_memory(self, handle: Any) -> bool:
+    def _shares_memory(self, handle: Any) -> bool:
         try:
-            self._module.nvmlDeviceGetMemoryInfo(handle)
-        except self._module.NVMLError as error:
-            return getattr(error, "value", None) == _NOT_SUPPORTED
+            self.ask("nvmlDeviceGetMemoryInfo", handle)
+        except Refused as error:
+            return error.code == NOT_SUPPORTED
         return False
+
+    def _fabric(self, handle: Any) -> int:
+        info = self.constant("c_nvmlGpuFabricInfo_t")()
+        self.ask("nvmlDeviceGetGpuFabricInfo", handle, ctypes.byref(info))
+        return int(info.state)
 
     def _xid(self, uuid: str, handle: Any) -> tuple[int, ...] | None:
         """Return the critical errors since the first reading; ``None`` if the driver does not report any."""
         if uuid not in self._events:
-            self._events[uuid] = self._ask(lambda module: _register(module, handle), "xid")
+            self._events[uuid] = self._ask("xid", lambda: self._register(handle))
             self._xids[uuid] = []
         events = self._events[uuid]
         if events is None:
@@ -287,65 +256,56 @@ class Nvml:
         known = self._xids[uuid]
         while True:
             try:
-                event = self._module.nvmlEventSetWait_v2(events, 0)
-            except self._module.NVMLError as error:
+                event = self.ask("nvmlEventSetWait_v2", events, 0)
+            except Refused as error:
                 # With a wait of 0 ms, no further event is an error (timeout).
-                if getattr(error, "value", None) != _TIMEOUT:
+                if error.code != TIMEOUT:
                     self._fails("xid", error)
                     return tuple(known) or None
                 return tuple(known)
-            if not int(event.eventType) & int(self._module.nvmlEventTypeXidCriticalError):
+            if not int(event.eventType) & int(self.constant("nvmlEventTypeXidCriticalError")):
                 return tuple(known)
             known.append(int(event.eventData))
 
-    def call(self, function: str, *arguments: Any) -> Any:
-        """Call a function of NVML; ``None`` if it fails."""
-        return self._ask(partial(_called, function, *arguments))
+    def _register(self, handle: Any) -> Any:
+        events = self.ask("nvmlEventSetCreate")
+        try:
+            self.ask("nvmlDeviceRegisterEvents", handle, self.constant("nvmlEventTypeXidCriticalError"), events)
+        except Refused:
+            self.ask("nvmlEventSetFree", events)
+            raise
+        return events
 
-    def _ask(self, query: Callable[[Any], _T], sensor: str = "", absent: tuple[int, ...] = ()) -> _T | None:
+    def _get(
+        self,
+        handle: Any,
+        sensor: str,
+        query: str,
+        *arguments: Any,
+        of: Callable[[Any], _T] = float,  # type: ignore[assignment]
+        absent: tuple[int, ...] = (),
+    ) -> _T | None:
+        """Ask ``nvmlDeviceGet<query>`` of a card, and make ``of`` the answer; as :meth:`_ask`."""
+        return self._ask(sensor, lambda: of(self.ask(f"nvmlDeviceGet{query}", handle, *arguments)), absent)
+
+    def _ask(self, sensor: str, query: Callable[[], _T], absent: tuple[int, ...] = ()) -> _T | None:
         """Answer a query, with ``None`` if this driver, card or release of nvidia-ml-py cannot.
 
         An error is kept under the name of the ``sensor``, unless it says that there is none: NOT_SUPPORTED, or a number
         in ``absent``.
         """
-        module = self._module
-        if module is None:
-            return None
         try:
-            return query(module)
-        except module.NVMLError as error:
-            if sensor and getattr(error, "value", None) not in (_NOT_SUPPORTED, *absent):
+            return query() if self.opened else None
+        except Refused as error:
+            if sensor and error.code not in (NOT_SUPPORTED, *absent):
                 self._fails(sensor, error)
-            return None
         except (AttributeError, TypeError, ValueError):
-            return None
+            pass
+        return None
 
-    def _fails(self, sensor: str, error: Exception) -> None:
-        self._failed[sensor] = Failure(int(getattr(error, "value", 0) or 0), str(error))
-
-
-def _called(*call: Any) -> Any:
-    """Call a function of NVML: its name, its arguments, and the module."""
-    function, *arguments, module = call
-    return getattr(module, function)(*arguments)
+    def _fails(self, sensor: str, error: Refused) -> None:
+        self._failed[sensor] = Failure(int(error.code or 0), error.text)
 
 
-def _fabric(module: Any, handle: Any) -> int:
-    info = module.c_nvmlGpuFabricInfo_t()
-    module.nvmlDeviceGetGpuFabricInfo(handle, ctypes.byref(info))
-    return int(info.state)
-
-
-def _field(module: Any, handle: Any, name: str) -> int | None:
-    (field,) = module.nvmlDeviceGetFieldValues(handle, [getattr(module, name)])
-    return int(field.value.uiVal) if field.nvmlReturn == 0 else None
-
-
-def _register(module: Any, handle: Any) -> Any:
-    events = module.nvmlEventSetCreate()
-    try:
-        module.nvmlDeviceRegisterEvents(handle, module.nvmlEventTypeXidCriticalError, events)
-    except module.NVMLError:
-        module.nvmlEventSetFree(events)
-        raise
-    return events
+def _watts(milliwatts: float) -> float:
+    return float(milliwatts) * 1e-3

@@ -39,8 +39,7 @@ from harness.hardware.room import (
     host_used_bytes,
     in_host_room,
 )
-from harness.hardware.sending import Sending, renewed
-from harness.hardware.tensors import TensorBuffer, in_host_memory, require_on, settle
+from harness.hardware.tensors import Sending, TensorBuffer, in_host_memory, renewed, require_on, settle
 from harness.lazy import tf
 
 if TYPE_CHECKING:

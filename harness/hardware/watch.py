@@ -9,12 +9,13 @@ import time
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
+from harness.checking.stations import with_more
 from harness.devices.nvidia import card_of, read_cards, silenced
 from harness.hardware.counters import judge_counters, judge_repairs, judge_silence
+from harness.hardware.finding import joined
 from harness.hardware.machine import Reading
 from harness.hardware.nvml import Nvml
-from harness.hardware.together import joined
-from harness.records import Card, CheckResult, Finding, Verdict
+from harness.records import Card, CheckResult, Finding
 
 _STATE = ("remap_pending", "remap_failed", "retired_pending", "recovery_action")
 
@@ -52,19 +53,7 @@ class CardWatch:
         during = f"during the check '{result.check}'"
         known = {(each.kind, each.device, each.subject) for each in result.findings}
         new = [each for each in self._found(before, during) if (each.kind, each.device, each.subject) not in known]
-        found = joined(new, self._cards)
-        if not found:
-            return result
-        fails = any(each.severity is Verdict.FAIL for each in found)
-        verdict = Verdict.FAIL if fails else Verdict.WARN if result.verdict is Verdict.PASS else result.verdict
-        first = found[0]
-        return replace(
-            result,
-            verdict=verdict,
-            reason=result.reason if verdict is result.verdict else first.message,
-            next_step=result.next_step or first.next_step,
-            findings=(*result.findings, *found),
-        )
+        return with_more(result, joined(new, self._cards))
 
     def _found(self, before: dict[str, Reading], during: str) -> Iterator[Finding]:
         for card in self._cards:

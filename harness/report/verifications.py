@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -55,16 +56,9 @@ def result_of(verification: Verification, name: str, elapsed_s: float = 0.0) -> 
 
     tally = Tally()
     tally.add(verification)
-    return CheckResult(
-        check=name,
-        verdict=verification.verdict,
-        reason=verification.reason,
-        next_step=next((each.next_step for each in verification.findings if each.next_step), ""),
-        exercised=verification.exercised,
-        findings=verification.findings,
-        elapsed_s=elapsed_s,
-        placements=tuple(tally.placements),
-    )
+    next_step = next((each.next_step for each in verification.findings if each.next_step), "")
+    verdict, reason = verification.verdict, verification.reason
+    return replace(tally.result("", next_step), check=name, verdict=verdict, reason=reason, elapsed_s=elapsed_s)
 
 
 def write_results(

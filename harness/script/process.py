@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 def run(send: Send, spec: str | None, file: Path, function: str) -> None:
     """Configure devices, run the script ``file`` up to ``function`` (empty: its step is looked for), and check it."""
     from contextlib import ExitStack, nullcontext
+    from dataclasses import replace
 
     from harness.checking.tally import Tally
     from harness.devices.cores import usable_cores
@@ -27,7 +28,6 @@ def run(send: Send, spec: str | None, file: Path, function: str) -> None:
     from harness.devices.fingerprint import fingerprint
     from harness.devices.runtime import configure
     from harness.lazy import tf
-    from harness.records import CheckResult
     from harness.script.capture import named_devices, run_to_step
     from harness.script.check import check_step, devices_in_use, measuring_spec, spec_for
     from harness.script.stand_ins import listed, missing_kind, standing_in
@@ -61,17 +61,12 @@ def run(send: Send, spec: str | None, file: Path, function: str) -> None:
     mend = checked.mend
     if mend is not None and mend.gain is not None:
         tally.measured["speedup_of_the_mend"] = mend.gain.speedup.value
-    outcome = tally.outcome(checked.verification.reason, _next_step(mend))
-    result = CheckResult(
+    result = replace(
+        tally.result("", _next_step(mend)),
         check=f"{file.name}:{step.name}",
         verdict=checked.verification.verdict,
         reason=checked.verification.reason,
-        next_step=outcome.next_step,
-        exercised=outcome.exercised,
-        findings=outcome.findings,
         spec=chosen or devices.spec,
-        measured=outcome.measured,
-        placements=outcome.placements,
     )
     answer: dict[str, object] = {
         "result": result,

@@ -10,42 +10,44 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from harness.checking.check import Check, CheckContext, CheckOutcome
+from harness.checking.check import Check, CheckContext
 from harness.checking.suite import Suite
 from harness.devices.device import Device, Devices
 from harness.errors import DevicesUnavailable
-from harness.records import Exercised, Finding, Fingerprint, Verdict
+from harness.records import CheckResult, Exercised, Finding, Fingerprint, Verdict
 
 
-def _passes(context: CheckContext) -> CheckOutcome:
-    return CheckOutcome(
+def _passes(context: CheckContext) -> CheckResult:
+    return CheckResult(
+        "",
         Verdict.PASS,
         "all is well",
-        exercised=Exercised(values=3, ops=2, devices=context.devices.names),
+        "",
+        Exercised(values=3, ops=2, devices=context.devices.names),
         measured={"largest_error_ulp": 0.5},
     )
 
 
-def _finds(context: CheckContext) -> CheckOutcome:
+def _finds(context: CheckContext) -> CheckResult:
     device = context.devices.names[0]
     finding = Finding("value", "output [bold]y[/bold]", device, "1.0", "1.001", "off by [red]1e-3[/red]")
-    return CheckOutcome(Verdict.FAIL, "1 finding", "look at y", Exercised(values=1), (finding,))
+    return CheckResult("", Verdict.FAIL, "1 finding", "look at y", Exercised(values=1), (finding,))
 
 
-def _raises(context: CheckContext) -> CheckOutcome:
+def _raises(context: CheckContext) -> CheckResult:
     raise ValueError("planted failure\nwith a second line")
 
 
-def _exits(context: CheckContext) -> CheckOutcome:
+def _exits(context: CheckContext) -> CheckResult:
     sys.exit(0)
 
 
-def _crashes(context: CheckContext) -> CheckOutcome:
+def _crashes(context: CheckContext) -> CheckResult:
     print("about to crash", flush=True)
     os.abort()
 
 
-def _ends_at_once(context: CheckContext) -> CheckOutcome:
+def _ends_at_once(context: CheckContext) -> CheckResult:
     os._exit(0)
 
 
@@ -54,13 +56,13 @@ def _begin_to_hang() -> None:
         Path(file).write_text(str(os.getpid()))
 
 
-def _hangs(context: CheckContext) -> CheckOutcome:
+def _hangs(context: CheckContext) -> CheckResult:
     _begin_to_hang()
     time.sleep(600)
     raise AssertionError("not reached")
 
 
-def _hangs_with_child(context: CheckContext) -> CheckOutcome:
+def _hangs_with_child(context: CheckContext) -> CheckResult:
     """Starts a child that outlives it unless the whole process group is ended, and leaves its id in a file."""
     child = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"])
     Path(os.environ["PLANTED_PIDS"]).write_text(f"{os.getpid()} {child.pid}")
@@ -69,7 +71,7 @@ def _hangs_with_child(context: CheckContext) -> CheckOutcome:
     raise AssertionError("not reached")
 
 
-def _crashes_with_forked_child(context: CheckContext) -> CheckOutcome:
+def _crashes_with_forked_child(context: CheckContext) -> CheckResult:
     """Dies while a forked child holds the pipe to the parent open."""
     if os.fork() == 0:
         time.sleep(600)
@@ -78,28 +80,28 @@ def _crashes_with_forked_child(context: CheckContext) -> CheckOutcome:
     raise AssertionError("not reached")
 
 
-def _prints(context: CheckContext) -> CheckOutcome:
+def _prints(context: CheckContext) -> CheckResult:
     print('{"message": "Finished", "body": {}}')
     print("chatter on stderr", file=sys.stderr)
     os.write(1, b"chatter from below Python\n")
     return _passes(context)
 
 
-def _says_pass_for_nothing(context: CheckContext) -> CheckOutcome:
-    return CheckOutcome(Verdict.PASS, "I am sure")
+def _says_pass_for_nothing(context: CheckContext) -> CheckResult:
+    return CheckResult("", Verdict.PASS, "I am sure", "", Exercised())
 
 
-def _warns(context: CheckContext) -> CheckOutcome:
+def _warns(context: CheckContext) -> CheckResult:
     finding = Finding("op-placement", "Add", None, "CPU:1", "CPU:0", "ran elsewhere", Verdict.WARN)
-    return CheckOutcome(Verdict.PASS, "fine", exercised=Exercised(values=1), findings=(finding,))
+    return CheckResult("", Verdict.PASS, "fine", "", Exercised(values=1), (finding,))
 
 
-def _reads_stdin(context: CheckContext) -> CheckOutcome:
+def _reads_stdin(context: CheckContext) -> CheckResult:
     assert sys.stdin.read() == ""
     return _passes(context)
 
 
-def _check(check_id: str, run: Callable[[CheckContext], CheckOutcome], minimum_devices: int = 1) -> Check:
+def _check(check_id: str, run: Callable[[CheckContext], CheckResult], minimum_devices: int = 1) -> Check:
     return Check(check_id, f"planted: {check_id}", f"that {check_id} is dealt with", minimum_devices, 0.1, run)
 
 

@@ -7,14 +7,14 @@ from collections.abc import Callable
 
 import pytest
 
-from harness.checking.check import Check, CheckContext, CheckOutcome, Driver
+from harness.checking.check import Check, CheckContext, Driver
 from harness.checking.execute import execute
 from harness.devices.device import Device, Devices
 from harness.errors import EvidenceError, TensorFlowInterfaceChanged
 from harness.records import CheckResult, Exercised, Finding, Verdict
 
 SOMETHING = Exercised(values=1)
-Body = Callable[[CheckContext], CheckOutcome]
+Body = Callable[[CheckContext], CheckResult]
 FAILING = Finding("value", "y", None, "1", "2", "off by one")
 WARNING = Finding("op-placement", "Add", None, "CPU:1", "CPU:0", "ran elsewhere", Verdict.WARN)
 
@@ -26,7 +26,8 @@ def run(body: Body, *, needs: int = 1, there: int = 2) -> CheckResult:
 
 
 def says(verdict: Verdict, exercised: Exercised = SOMETHING, *findings: Finding) -> Body:
-    return lambda context: CheckOutcome(verdict, "as I say", "do this", exercised, findings, {"error_ulp": 2})
+    measured: dict[str, float] = {"error_ulp": 2}
+    return lambda context: CheckResult("", verdict, "as I say", "do this", exercised, findings, measured=measured)
 
 
 def test_a_check_that_exercised_something_keeps_its_verdict() -> None:
@@ -85,7 +86,7 @@ def test_a_verdict_is_never_better_than_its_findings() -> None:
 
 
 def test_a_check_is_skipped_where_there_are_too_few_devices_and_runs_where_there_are_enough() -> None:
-    def never(context: CheckContext) -> CheckOutcome:
+    def never(context: CheckContext) -> CheckResult:
         raise AssertionError("must not run")
 
     result = run(never, needs=3, there=2)
@@ -96,7 +97,7 @@ def test_a_check_is_skipped_where_there_are_too_few_devices_and_runs_where_there
 
 
 def test_a_check_that_raises_fails_with_its_traceback() -> None:
-    def raises(context: CheckContext) -> CheckOutcome:
+    def raises(context: CheckContext) -> CheckResult:
         raise ValueError("broken\nin two lines")
 
     result = run(raises)
@@ -116,7 +117,7 @@ def test_a_check_cannot_leave_by_sys_exit() -> None:
 
 
 def test_an_interrupt_passes_through() -> None:
-    def interrupted(context: CheckContext) -> CheckOutcome:
+    def interrupted(context: CheckContext) -> CheckResult:
         raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
@@ -125,7 +126,7 @@ def test_an_interrupt_passes_through() -> None:
 
 @pytest.mark.parametrize("error", [EvidenceError("no graphs"), TensorFlowInterfaceChanged("eager.context", "a", "b")])
 def test_a_check_without_evidence_is_unknown(error: EvidenceError) -> None:
-    def blind(context: CheckContext) -> CheckOutcome:
+    def blind(context: CheckContext) -> CheckResult:
         raise error
 
     result = run(blind)

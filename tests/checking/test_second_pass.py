@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 import pytest
 
-from harness.checking.check import Check, CheckContext, CheckOutcome, Level
+from harness.checking.check import Check, CheckContext, Level
 from harness.checking.execute import execute
 from harness.devices.device import Device, Devices
 from harness.records import CheckResult, Exercised, Finding, Verdict
@@ -24,12 +24,12 @@ def passes(
     """The result of a check whose passes give these findings, and how many passes there were."""
     left = list(findings)
 
-    def run(context: CheckContext) -> CheckOutcome:
+    def run(context: CheckContext) -> CheckResult:
         given = left.pop(0)
         if isinstance(given, Exception):
             raise given
         verdict = Verdict.FAIL if given else Verdict.PASS
-        return CheckOutcome(verdict, "said", exercised=Exercised(values=1), findings=tuple(given))
+        return CheckResult("", verdict, "said", "", Exercised(values=1), tuple(given))
 
     result = execute(Check("one", "one", "one", 1, 1, run, hardware=hardware), CheckContext(DEVICES, level=level))
     return result, len(findings) - len(left)
@@ -63,7 +63,7 @@ def test_a_second_pass_has_the_memory_that_the_first_one_held() -> None:
     held: list[weakref.ref[Buffer]] = []
     alive = []
 
-    def run(context: CheckContext) -> CheckOutcome:
+    def run(context: CheckContext) -> CheckResult:
         alive.append(sum(each() is not None for each in held))
         buffer = Buffer()
         held.append(weakref.ref(buffer))

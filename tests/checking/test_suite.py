@@ -8,10 +8,11 @@ from dataclasses import replace
 
 import pytest
 
-from harness.checking.check import Check, CheckContext, CheckOutcome, Level
+from harness.checking.check import Check, CheckContext, Level
 from harness.checking.suite import Suite, load_suite
 from harness.checks.registry import REFERENCE, SUITE
 from harness.errors import UnknownCheck
+from harness.records import CheckResult
 
 IDS = {
     "devices-distinct",
@@ -93,7 +94,7 @@ def test_an_unknown_id_is_refused_and_the_known_ones_are_named() -> None:
 
 
 def test_two_checks_of_one_id_are_refused() -> None:
-    def run(context: CheckContext) -> CheckOutcome:
+    def run(context: CheckContext) -> CheckResult:
         raise AssertionError("must not run")
 
     check = Check("twice", "t", "p", 1, 1, run)

@@ -27,7 +27,7 @@ def test_parts_that_pass_make_a_pass() -> None:
     tally.add(verification(Verdict.PASS, devices=(CPU0,)), "first part")
     tally.add(verification(Verdict.PASS, devices=(CPU1,)), "second part")
     tally.require_devices(DEVICES)
-    outcome = tally.outcome("all parts hold", "nothing")
+    outcome = tally.result("all parts hold", "nothing")
     assert (outcome.verdict, outcome.reason, outcome.next_step) == (Verdict.PASS, "all parts hold", "")
     assert outcome.exercised == Exercised(programs=2, values=20, ops=8, devices=(CPU0, CPU1))
 
@@ -36,7 +36,7 @@ def test_a_finding_in_one_part_fails_the_check_and_says_which_part() -> None:
     tally = Tally()
     tally.add(verification(Verdict.PASS), "first part")
     tally.add(verification(Verdict.FAIL, FINDING), "second part")
-    outcome = tally.outcome("all parts hold", "look there")
+    outcome = tally.result("all parts hold", "look there")
     assert outcome.verdict is Verdict.FAIL
     assert outcome.findings == (replace(FINDING, where="second part: output y"),)
     assert outcome.reason == "value: off by one"
@@ -47,7 +47,7 @@ def test_a_part_that_proves_nothing_makes_the_check_unknown() -> None:
     tally = Tally()
     tally.add(verification(Verdict.PASS), "first part")
     tally.add(verification(Verdict.UNKNOWN), "second part")
-    outcome = tally.outcome("all parts hold", "look there")
+    outcome = tally.result("all parts hold", "look there")
     assert outcome.verdict is Verdict.UNKNOWN
     assert outcome.reason == "second part: the reason of UNKNOWN"
 
@@ -56,7 +56,7 @@ def test_a_finding_outweighs_a_part_that_proves_nothing() -> None:
     tally = Tally()
     tally.unproven("blind")
     tally.found(FINDING)
-    assert tally.outcome("", "").verdict is Verdict.FAIL
+    assert tally.result("", "").verdict is Verdict.FAIL
 
 
 def test_a_failure_says_what_was_expected_and_found_unless_there_is_more_to_say() -> None:
@@ -72,9 +72,9 @@ def test_a_failure_says_what_was_expected_and_found_unless_there_is_more_to_say(
 
 def test_a_warning_makes_a_warning() -> None:
     tally = Tally()
-    tally.count(Exercised(values=1))
+    tally.exercised += Exercised(values=1)
     tally.found(replace(FINDING, severity=Verdict.WARN))
-    assert tally.outcome("", "").verdict is Verdict.WARN
+    assert tally.result("", "").verdict is Verdict.WARN
 
 
 def test_a_device_on_which_nothing_ran_is_found() -> None:
@@ -101,7 +101,7 @@ def traced(count: int, device: str | None = CPU0) -> Trace:
 def test_where_the_ops_ran_is_kept_with_the_part_and_the_mode() -> None:
     tally = Tally()
     tally.add(replace(verification(Verdict.PASS), traces={"eager": traced(2), "graph": traced(1, CPU1)}), "sum")
-    first, second = tally.outcome("", "").placements
+    first, second = tally.result("", "").placements
     assert (first.program, first.total, second.program) == ("sum (eager)", 2, "sum (graph)")
     assert first.ops[1] == PlacedOp(1, "MatMul_1", "MatMul", CPU0, "forward")
     assert second.ops[0].device == CPU1
@@ -111,7 +111,7 @@ def test_of_many_programs_and_ops_the_first_are_kept_and_the_total_is_told() -> 
     tally = Tally()
     for number in range(MOST_PROGRAMS + 2):
         tally.add(replace(verification(Verdict.PASS), traces={"eager": traced(MOST_OPS + 50)}), f"program {number}")
-    kept = tally.outcome("", "").placements
+    kept = tally.result("", "").placements
     assert [each.program for each in kept] == [f"program {number} (eager)" for number in range(MOST_PROGRAMS)]
     assert all((len(each.ops), each.total) == (MOST_OPS, MOST_OPS + 50) for each in kept)
 
@@ -119,4 +119,4 @@ def test_of_many_programs_and_ops_the_first_are_kept_and_the_total_is_told() -> 
 def test_an_op_that_nothing_is_known_of_has_no_place() -> None:
     tally = Tally()
     tally.add(replace(verification(Verdict.PASS), traces={"eager": traced(3, None)}))
-    assert tally.outcome("", "").placements == ()
+    assert tally.result("", "").placements == ()

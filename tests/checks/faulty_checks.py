@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 from unittest.mock import patch
 
-from harness.checking.check import Check, CheckContext, CheckOutcome
+from harness.checking.check import Check, CheckContext
 from harness.checking.suite import Suite
 from harness.checks import (
     cluster_hosts,
@@ -32,15 +32,15 @@ from harness.checks.registry import SUITE as SHIPPED
 from harness.devices.device import Device, Devices
 from harness.distribute import check as every_strategy
 from harness.judgement.verify import verify
-from harness.records import Exercised, Verdict
+from harness.records import CheckResult, Exercised, Verdict
 
-Run = Callable[[CheckContext], CheckOutcome]
+Run = Callable[[CheckContext], CheckResult]
 Fault = Callable[[Run], Run]
 
 
 def _patched(place: str, planted: Any) -> Fault:
     def fault(run: Run) -> Run:
-        def faulty(context: CheckContext) -> CheckOutcome:
+        def faulty(context: CheckContext) -> CheckResult:
             with patch(place, planted):
                 return run(context)
 
@@ -63,7 +63,7 @@ def _with_an_absent_one(devices: Devices) -> Devices:
 
 
 def _with_soft_placement(run: Run) -> Run:
-    def faulty(context: CheckContext) -> CheckOutcome:
+    def faulty(context: CheckContext) -> CheckResult:
         import tensorflow as tf
 
         tf.config.set_soft_device_placement(True)
@@ -181,7 +181,7 @@ def _proves_nothing(program: Any, devices: Any) -> Any:
     return Verification(Verdict.UNKNOWN, "planted", (), Exercised())
 
 
-def _few(context: CheckContext) -> CheckOutcome:
+def _few(context: CheckContext) -> CheckResult:
     with patch("harness.checks.generated_programs.EXAMPLES", 6):
         return generated_programs.run(context)
 

@@ -34,7 +34,7 @@ def judged(sharded: Array, single: Array, exact: Array) -> Tally:
 
 def test_two_roundings_of_one_run_are_the_same() -> None:
     tally = judged(smooth() + noise(1), smooth() + noise(2), smooth())
-    outcome = tally.outcome("same", "")
+    outcome = tally.result("same", "")
     assert outcome.verdict is Verdict.PASS
     assert outcome.exercised.values == STEPS * (1 + WEIGHTS)
     assert outcome.exercised.gradients == STEPS * WEIGHTS
@@ -85,7 +85,7 @@ def test_a_single_device_run_that_is_not_finite_proves_nothing() -> None:
     single = smooth()
     single[5:] = np.nan
     tally = judged(single, single, smooth())
-    outcome = tally.outcome("same", "")
+    outcome = tally.result("same", "")
     assert outcome.verdict is Verdict.UNKNOWN
     assert "not finite" in outcome.reason
 

@@ -219,3 +219,19 @@ def test_between_two_rounds_a_curve_has_a_gap(tmp_path: Path) -> None:
     once = BurnIn.opened(tmp_path / "once", "gpu")
     once.add(300.0, 0, result("sustained-load"))
     assert None not in once.results()[0].series[0].values
+
+
+def test_what_follows_from_a_missing_library_refers_to_the_check_that_found_it_in_every_round(tmp_path: Path) -> None:
+    missing = Finding("software", "libnccl.so.2", None, "it", "none", "could not load libnccl", subject="nccl")
+    follows = Finding("error", "check memory", None, "it completes", "Traceback", "raised InternalError: NCCL failed")
+
+    def round_of(_: tuple[str, ...]) -> Iterator[Finished]:
+        yield Finished(result(CHECKS[0], missing))
+        yield Finished(result(CHECKS[1], follows))
+
+    kept, made = BurnIn.opened(tmp_path, "gpu"), recording(tmp_path)
+    burn(kept, 20.0, round_of, made, Clock())
+    assert kept.rounds > 1
+    load, memory = made.record.results
+    assert (load.verdict, memory.verdict, memory.findings) == (Verdict.FAIL, Verdict.UNKNOWN, ())
+    assert "see the check 'sustained-load'" in memory.reason

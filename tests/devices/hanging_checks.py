@@ -5,19 +5,19 @@ from __future__ import annotations
 import os
 import signal
 
-from harness.checking.check import Check, CheckContext, CheckOutcome
+from harness.checking.check import Check, CheckContext
 from harness.checking.suite import Suite
 from harness.checks.registry import SUITE as SHIPPED
-from harness.records import Exercised, Verdict
+from harness.records import CheckResult, Exercised, Verdict
 
 
-def _waits_for_a_stopped_host(context: CheckContext) -> CheckOutcome:
+def _waits_for_a_stopped_host(context: CheckContext) -> CheckResult:
     import tensorflow as tf
 
     os.kill(int(os.environ["STOPPED"]), signal.SIGSTOP)
     with tf.device(context.devices[1].name):
         total = float(tf.reduce_sum(tf.random.normal([3])))
-    return CheckOutcome(Verdict.PASS, f"not reached: {total}", exercised=Exercised(values=1))
+    return CheckResult("", Verdict.PASS, f"not reached: {total}", "", Exercised(values=1))
 
 
 SUITE = Suite(

@@ -22,15 +22,13 @@ from harness.devices.inventory import read_inventory
 from harness.devices.nvidia import read_cards
 from harness.errors import InvalidDescription
 from harness.hardware.cards import check as cards_check
+from harness.hardware.finding import joined
 from harness.hardware.nvml import Nvml
 from harness.hardware.profile import profile_for
 from harness.hardware.real import TensorFlowMachine
 from harness.hardware.surroundings import surroundings
-from harness.hardware.sustained_load.judge import judge_sensors, settings_of
+from harness.hardware.sustained_load.judge import judge_sensors, judge_settings, judge_unread, settings_of
 from harness.hardware.sustained_load.measure import Load
-from harness.hardware.sustained_load.modes import judge_settings
-from harness.hardware.sustained_load.unread import judge_unread
-from harness.hardware.together import joined
 from harness.records import Card, CheckResult, Exercised, Finding, RunRecord, Verdict
 from harness.report.card_verdicts import card_verdicts, verdict_lines
 from harness.softgpu import DescribedGpus, described

@@ -13,11 +13,11 @@ import pytest
 from numpy.typing import NDArray
 from numpy_machine import CPU_SOFTWARE, Change, NumpyMachine, context, cpus, gpus, with_software, wrong_element
 
-from harness.checking.check import CheckOutcome, Level
+from harness.checking.check import Level
 from harness.hardware.arithmetic.check import CHECK
 from harness.hardware.arithmetic.trials import Trial, both_ways, rates_of, values_of
 from harness.hardware.machine import DeviceMemoryFull, Operation
-from harness.records import Card, Verdict
+from harness.records import Card, CheckResult, Verdict
 
 pytest_plugins = ["little_data"]
 pytestmark = pytest.mark.usefixtures("little_data")
@@ -25,11 +25,11 @@ pytestmark = pytest.mark.usefixtures("little_data")
 FOUR = gpus(4)
 
 
-def _run(machine: NumpyMachine, level: Level = Level.QUICK) -> CheckOutcome:
+def _run(machine: NumpyMachine, level: Level = Level.QUICK) -> CheckResult:
     return CHECK.run(context(machine, level))
 
 
-def _found(outcome: CheckOutcome) -> set[tuple[str, str | None]]:
+def _found(outcome: CheckResult) -> set[tuple[str, str | None]]:
     return {(finding.kind, finding.device) for finding in outcome.findings}
 
 

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from numpy_machine import NumpyMachine, context, gpus
 
 from harness.hardware.collectives.check import CHECK
-from harness.hardware.collectives.limited import Limited
+from harness.hardware.collectives.measure import Limited
 from harness.hardware.machine import NeverReturns
 from harness.records import CheckResult, RunRecord, Verdict
 from harness.report.card_verdicts import verdict_lines

@@ -210,8 +210,8 @@ def test_a_card_that_answers_only_who_it_is_is_silent_with_its_identity() -> Non
     lost = fake_nvml(nvmlDeviceGetMemoryInfo=memory(15), nvmlDeviceGetSerial=lambda handle: "S1")
     assert nvidia.silent_cards(lost) == (nvidia.SilentCard(1, "error 15", UUIDS[1], "0000:3C:00.0", "S1"),)
     # A card that works again after a reset is not to be powered off.
-    assert str(pynvml.NVMLError(pynvml.NVML_ERROR_RESET_REQUIRED)) in nvidia.NEEDS_RESET
-    for error, step in ((nvidia.NEEDS_RESET[0], RESET), ("GPU is lost", "power the node off")):
+    reset = str(pynvml.NVMLError(pynvml.NVML_ERROR_RESET_REQUIRED))
+    for error, step in ((reset, RESET), ("GPU is lost", "power the node off")):
         (found,) = judge_unreachable([Card("nvml:1", "x", error=error)])
         assert step in found.next_step
         assert step in judge_silence(Card("GPU:1", "x"), error).next_step

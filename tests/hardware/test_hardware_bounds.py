@@ -10,7 +10,7 @@ import pytest
 from numpy.typing import NDArray
 
 from harness.hardware.arithmetic.bounds import Allowed, coarse_as_tf32, exact, rounded, summed, transformed
-from harness.hardware.arithmetic.disagreement import deviation, odd_ones
+from harness.hardware.arithmetic.judge import deviation, odd_ones
 from harness.hardware.bits import changed_bits
 
 N = 512

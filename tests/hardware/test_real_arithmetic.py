@@ -50,7 +50,7 @@ def run_on_two_logical_cpus() -> None:
     from harness.devices.runtime import configure
     from harness.hardware import operations
     from harness.hardware.arithmetic.check import CHECK
-    from harness.hardware.arithmetic.disagreement import deviation
+    from harness.hardware.arithmetic.judge import deviation
     from harness.hardware.arithmetic.trials import values_of
     from harness.hardware.operations import NoKernel, raising_no_kernel
 

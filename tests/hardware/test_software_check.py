@@ -7,14 +7,13 @@ from typing import Any
 import pytest
 from numpy_machine import CPU_SOFTWARE, NumpyMachine, context, cpus, gpus, with_software, wrong_element
 
-from harness.checking.check import CheckOutcome
 from harness.hardware.software.check import CHECK
-from harness.records import Verdict
+from harness.records import CheckResult, Verdict
 
 TWO = gpus(2)
 
 
-def _run(machine: NumpyMachine) -> CheckOutcome:
+def _run(machine: NumpyMachine) -> CheckResult:
     return CHECK.run(context(machine))
 
 

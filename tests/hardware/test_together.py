@@ -5,8 +5,7 @@ from __future__ import annotations
 import pytest
 from numpy_machine import gpus
 
-from harness.hardware.finding import finding
-from harness.hardware.together import joined
+from harness.hardware.finding import finding, joined
 from harness.records import Card, Finding, Verdict
 
 

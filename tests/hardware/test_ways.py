@@ -8,9 +8,9 @@ import pytest
 from numpy_machine import gpus
 
 from harness.hardware.blame import Trial, blame_copying, copying_findings
+from harness.hardware.delivery import shared_way
 from harness.hardware.finding import ACCESS_CONTROL, FABRIC_WAY, REPLACE
 from harness.hardware.machine import Pair, PairLink
-from harness.hardware.ways import shared_way
 from harness.records import CheckResult, Exercised, RunRecord, Verdict
 from harness.report.card_verdicts import verdict_lines
 

@@ -56,7 +56,13 @@ STARTS = {"__main__": "cli", "fixtures": "pytest_plugin"}
 _PUBLIC_TENSORFLOW = ("tensorflow.keras",)
 _DOOR = "_tensorflow"
 #: Package and the one place that may import it.
-_ONE_PLACE = {"pytest": "pytest_plugin", "_pytest": "pytest_plugin", "hypothesis": "strategies", "typer": "cli"}
+_ONE_PLACE = {
+    "pytest": "pytest_plugin",
+    "_pytest": "pytest_plugin",
+    "hypothesis": "strategies",
+    "typer": "cli",
+    "pynvml": "devices",
+}
 #: Files that write programs for users, which import the package as users do.
 _WRITES_SCRIPTS = ("strategies/script.py", "advice/script.py")
 

@@ -43,6 +43,7 @@ def test_every_room_and_every_module_outside_of_the_rooms_has_its_place() -> Non
         ("cli/a.py", "from _pytest.config import main", "only harness/pytest_plugin imports _pytest"),
         ("checks/a.py", "def f():\n    from hypothesis import given", "only harness/strategies imports hypothesis"),
         ("report/a.py", "import typer", "only harness/cli imports typer"),
+        ("hardware/a.py", "def f():\n    import pynvml", "only harness/devices imports pynvml"),
         ("checks/a.py", "RUN = 'import sys; from harness.cli.app import main; main()'", "neither a room above nor"),
         (
             "checks/a.py",

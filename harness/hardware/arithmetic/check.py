@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from harness.checking.check import Check, CheckContext, CheckOutcome
+from harness.checking.check import Check, CheckContext
 from harness.hardware.account import Account, on_machine
 from harness.hardware.arithmetic.bounds import coarse_as_tf32
 from harness.hardware.arithmetic.judge import Ran, judge_alike, judge_card
@@ -22,10 +22,10 @@ from harness.hardware.profile import profiles_of
 from harness.hardware.rates import judge_rates, rate_finding
 from harness.hardware.tensor_float import describe_tf32, may_use, tf32_set
 from harness.plural import plural
-from harness.records import Card, Figure, Quantity
+from harness.records import Card, CheckResult, Figure, Quantity
 
 
-def run(context: CheckContext) -> CheckOutcome:
+def run(context: CheckContext) -> CheckResult:
     """Run each operation on each card, and judge the results and the rates."""
     return on_machine(context, lambda machine, account: _Course(machine, account, context).run())
 
@@ -52,7 +52,7 @@ class _Course:
         self._measure_rates()
         account = self.account
         judged = judge_rates(self.figures, self.cards, profiles_of(self.cards), self.context.history)
-        account.add(*map(rate_finding, judged.offences))
+        account.found(*map(rate_finding, judged.offences))
         account.figures += judged.figures
         account.scope.append(f"operations: {', '.join(self.names) or 'none'}")
         account.scope += describe_tf32(self.cards, self.setting, self.coarse)
@@ -83,7 +83,7 @@ class _Course:
                     coarse = coarse_as_tf32(wide(results[0]), reference)
                     self.coarse[card.label] = self.coarse.get(card.label, False) or coarse
                 bound = allowed[may_use(card, setting)]
-                self.account.add(*judge_card(Ran(name, card, results, reference, bound)))
+                self.account.found(*judge_card(Ran(name, card, results, reference, bound)))
                 self.account.count(card.label, programs=1, ops=2, values=2 * reference.size + results[0].size)
                 digests[card.label] = _digest(results[0])
             self._compare_cards(trial, digests, reference.size)
@@ -147,7 +147,7 @@ class _Course:
             self.account.count(card.label, programs=1, ops=found.runs + 1)
             self.figures.append(self._figure(trial, card, found.seconds))
             results = self.machine.fetch(firsts.pop(card.label)), self.machine.fetch(found.last)
-            self.account.add(*judge_card(Ran(name, card, results)))
+            self.account.found(*judge_card(Ran(name, card, results)))
             self.account.count(values=int(results[0].size))
             digests[card.label] = _digest(results[0])
         self._compare_cards(trial, digests, 1)
@@ -188,7 +188,7 @@ class _Course:
                 continue
             self.compared = True
             self.account.count(values=size * (len(of_group) - 1))
-            self.account.add(*judge_alike(trial.operation.name, of_group, digests, self.account.findings))
+            self.account.found(*judge_alike(trial.operation.name, of_group, digests, self.account.findings))
 
 
 def _digest(array: NDArray[Any]) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from harness.checking.check import Check, CheckContext, CheckOutcome, Driver
+from harness.checking.check import Check, CheckContext, Driver
 from harness.devices.nvidia import nvml_error
 from harness.hardware.account import Account, on_machine
 from harness.hardware.bits import changed_bits
@@ -15,9 +15,10 @@ from harness.hardware.finding import finding
 from harness.hardware.known_answers import known_answers
 from harness.hardware.machine import Machine
 from harness.plural import plural
+from harness.records import CheckResult
 
 
-def run(context: CheckContext) -> CheckOutcome:
+def run(context: CheckContext) -> CheckResult:
     """Compare the driver's list of cards with TensorFlow's, and compute something on each."""
     return on_machine(context, lambda machine, account: _check(machine, account, context))
 
@@ -26,9 +27,9 @@ def _check(machine: Machine, account: Account, context: CheckContext) -> str:
     software = machine.software()
     # Users who select CPUs are not interested in the GPUs beside them.
     if not context.devices.spec.startswith(("cpu", "cores")):
-        account.add(*judge_unreachable(machine.present, software.around))
-        account.add(judge_start(machine.present, nvml_error(), software.around))
-        account.add(*judge_cuda(machine.cards, machine.present, software))
+        account.found(*judge_unreachable(machine.present, software.around))
+        account.found(judge_start(machine.present, nvml_error(), software.around))
+        account.found(*judge_cuda(machine.cards, machine.present, software))
     findings, scope = judge_numbering(
         machine.cards,
         machine.present,
@@ -37,10 +38,10 @@ def _check(machine: Machine, account: Account, context: CheckContext) -> str:
         around=software.around,
         log=skipping_lines(),
     )
-    account.add(*findings)
+    account.found(*findings)
     account.scope += scope
     odd, differences = judge_alike(machine.cards)
-    account.add(*odd)
+    account.found(*odd)
     account.scope += differences
     if not machine.cards and not account.findings:
         account.unproven("TensorFlow can use none of the GPUs", "see the findings of the check 'software'")
@@ -59,7 +60,7 @@ def _compute(machine: Machine, context: CheckContext, account: Account) -> None:
         changed = changed_bits(result, answer.expected)
         # A few wrong elements are for the checks arithmetic and corruption; here a card does not compute at all.
         if changed.elements == answer.expected.size:
-            account.add(
+            account.found(
                 finding(
                     "corruption",
                     card,

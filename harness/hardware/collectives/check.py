@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from harness.checking.check import Check, CheckContext, CheckOutcome, Driver, Level
+from harness.checking.check import Check, CheckContext, Driver, Level, skipped
 from harness.devices.nvidia import silenced
 from harness.hardware.account import Account, on_machine
 from harness.hardware.blame import Trials, copying_findings
@@ -27,7 +27,7 @@ from harness.hardware.delivery import blame_copies, copy
 from harness.hardware.finding import amount, device_of, finding
 from harness.hardware.machine import Machine, NeverReturns, NoLibrary
 from harness.plural import plural
-from harness.records import Card, Figure, Finding, Quantity, Verdict
+from harness.records import Card, CheckResult, Figure, Finding, Quantity
 
 #: Elements that each card contributes, by level, as float32; rounded up to a multiple of the number of cards.
 ELEMENTS = {Level.QUICK: (2**14, 2**20), Level.STANDARD: (2**10, 2**16, 2**22), Level.DEEP: (2**10, 2**16, 2**24)}
@@ -46,11 +46,11 @@ _UNHANG = {
 REPEATS = 2
 
 
-def run(context: CheckContext) -> CheckOutcome:
+def run(context: CheckContext) -> CheckResult:
     """Run each kind with each algorithm and size; compare the values and measure the bandwidth."""
     if context.machine is not None and len(context.machine.cards) == 1:
         step = "select two devices or more, such as --devices cpu:2"
-        return CheckOutcome(Verdict.SKIP, "one device: nothing to exchange", step)
+        return skipped("one device: nothing to exchange", step)
     return on_machine(context, lambda machine, account: _check(machine, account, context))
 
 
@@ -74,11 +74,11 @@ def _check(machine: Machine, account: Account, context: CheckContext) -> str:
                     taken_s = _measure(machine, kind, algorithm, shares, account, wrong)
                 except NoLibrary as error:
                     broken.add(algorithm)
-                    account.add(_no_library(error, f"{kind} by {algorithm}"))
+                    account.found(_no_library(error, f"{kind} by {algorithm}"))
                     continue
                 except NeverReturns as error:
                     broken.add(algorithm)
-                    account.add(_hangs(error, kind, algorithm, arrays[0].nbytes, account.cards.values()))
+                    account.found(_hangs(error, kind, algorithm, arrays[0].nbytes, account.cards.values()))
                     if silenced(card.uuid for card in cards if card.uuid is not None):
                         raise  # it waits for a card that is lost
                     if len(broken) > 1:
@@ -88,7 +88,7 @@ def _check(machine: Machine, account: Account, context: CheckContext) -> str:
                     # What starting the ops takes is left out, as the smallest collective shows it.
                     start_s.setdefault(kind, taken_s)
                     course_s = taken_s - start_s[kind]
-                    account.add(judge_bandwidth(kind, arrays[0].nbytes, len(cards), course_s, expected_gbs))
+                    account.found(judge_bandwidth(kind, arrays[0].nbytes, len(cards), course_s, expected_gbs))
     if wrong:
         _blame(machine, account, context, wrong)
     if not algorithms:
@@ -130,7 +130,7 @@ def _blame(machine: Machine, account: Account, context: CheckContext, wrong: Seq
     after = ", ".join(sorted({each.finding.where for each in copied}))
     for each in copying_findings(causes, account.cards, {}):
         found, message = f"{each.found}; wrong values", f"{each.message}; values are also wrong"
-        account.add(
+        account.found(
             replace(each, found=f"{found} after {after}", message=f"{message} after {after}") if after else each
         )
 
@@ -194,7 +194,7 @@ def _measure(
         known = {(each.where, each.device) for each in account.findings}
         wrong = judge_collective(kind, algorithm, cards, arrays, found)
         new = [each for each in wrong if (each.finding.where, each.finding.device) not in known]
-        account.add(*(each.finding for each in new))
+        account.found(*(each.finding for each in new))
         into += new
     if not fastest:
         return None

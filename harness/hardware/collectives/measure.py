@@ -13,13 +13,13 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
-from threading import Event
-from typing import Any
+from concurrent.futures import Future, ThreadPoolExecutor, TimeoutError as NotYet
+from queue import SimpleQueue
+from threading import Event, Thread
+from typing import Any, Generic, TypeVar
 
 from harness.devices.device import Device
-from harness.hardware.collectives.limited import Limited
-from harness.hardware.machine import NoLibrary
+from harness.hardware.machine import NeverReturns, NoLibrary
 from harness.lazy import tf
 from harness.softgpu import DescribedGpus, loaded
 
@@ -174,3 +174,40 @@ def _on_one_device(kind: str, algorithm: str, device: Device, rank: int, size: i
             return tf.raw_ops.CollectiveBcastSendV2(input=tensor, **group)
         shape = tf.constant(tensor.shape.as_list(), tf.int32)
         return tf.raw_ops.CollectiveBcastRecvV2(shape=shape, T=tensor.dtype, **group)
+
+
+_T = TypeVar("_T")
+_Call = tuple[Callable[[], _T], "Future[_T]"]
+
+
+class Limited(Generic[_T]):
+    """Runs calls in a thread that is kept for all of them, because starting one would be timed with the call."""
+
+    def __init__(self) -> None:
+        self._calls: SimpleQueue[_Call[_T]] | None = None
+
+    def run(self, call: Callable[[], _T], limit_s: float) -> _T:
+        """Return what the call returns, or raise what it raises, or NeverReturns. Its thread is then left alone."""
+        if self._calls is None:
+            self._calls = SimpleQueue()
+            # A process ends without waiting for it.
+            Thread(target=_work, args=(self._calls,), name="harness-limited", daemon=True).start()
+        future: Future[_T] = Future()
+        self._calls.put((call, future))
+        try:
+            return future.result(limit_s)
+        except NotYet:
+            if future.done():
+                raise  # the call itself raised it
+            self._calls = None
+            raise NeverReturns(limit_s) from None
+
+
+def _work(calls: SimpleQueue[_Call[_T]]) -> None:
+    while True:
+        call, future = calls.get()
+        try:
+            future.set_result(call())
+        except BaseException as error:  # noqa: BLE001 - raised where the call was made
+            future.set_exception(error)
+        del call, future  # the tensors in them, until the next call comes

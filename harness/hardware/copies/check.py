@@ -4,19 +4,19 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from harness.checking.check import Check, CheckContext, CheckOutcome, Level
+from harness.checking.check import Check, CheckContext, Level
 from harness.hardware.account import Account, on_machine
 from harness.hardware.blame import copying_findings
+from harness.hardware.card import on_chip
 from harness.hardware.copies.judge import copy_findings
 from harness.hardware.copies.measure import ACROSS, BOTH, TO_CARD, TO_HOST, Course
 from harness.hardware.delivery import blame_copies
 from harness.hardware.machine import Machine
-from harness.hardware.on_chip import on_chip
 from harness.hardware.profile import profiles_of
 from harness.hardware.profile_rates import COPIES
 from harness.hardware.rates import judge_rates
 from harness.plural import plural
-from harness.records import Quantity
+from harness.records import CheckResult, Quantity
 
 _KIB, _MIB = 2**10, 2**20
 #: Sizes in bytes: the smallest gives the latency, the largest the bandwidth that is judged.
@@ -35,7 +35,7 @@ CPU_SIZES = {
 }
 
 
-def run(context: CheckContext) -> CheckOutcome:
+def run(context: CheckContext) -> CheckResult:
     """Copy every way, in several sizes; compare where it arrives, and judge the bandwidth of the largest."""
     return on_machine(context, lambda machine, account: _check(machine, account, context))
 
@@ -52,7 +52,7 @@ def _check(machine: Machine, account: Account, context: CheckContext) -> str:
     course.run(sizes)
     cards = account.cards
     blamed = blame_copies(machine, context.seed, course.trials)
-    account.add(*copying_findings(blamed, cards, course.trials.details))
+    account.found(*copying_findings(blamed, cards, course.trials.details))
     _judge(course, sizes, context)
     count = len(cards)
     account.scope.append(
@@ -109,7 +109,7 @@ def _judge(course: Course, sizes: tuple[int, ...], context: CheckContext) -> Non
     account.scope += judged.scope
     for name in (TO_CARD, TO_HOST, ACROSS, BOTH):
         offences = [each for each in judged.offences if each.figure.name == name]
-        account.add(*copy_findings(offences, [copy for copy in largest if copy.name == name], cards))
+        account.found(*copy_findings(offences, [copy for copy in largest if copy.name == name], cards))
 
 
 CHECK = Check(

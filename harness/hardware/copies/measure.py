@@ -106,7 +106,7 @@ class Course:
         if not wrong.count:
             return
         card = self.account.cards[label]
-        self.account.add_once(
+        self.account.found_once(
             finding(
                 "corruption",
                 card,
@@ -143,5 +143,5 @@ class Course:
 
     def _arrived(self, sent: Buffer, source: str, target: str, mismatch: Mismatch, pattern: Pattern, size: int) -> None:
         found = judge_delivery(self.machine, sent, source, target, mismatch, pattern, size, self.trials)
-        self.account.add_once(found)
+        self.account.found_once(found)
         self.account.count(target, source, values=size // 8, ops=3)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 
-from harness.checking.check import Check, CheckContext, CheckOutcome
+from harness.checking.check import Check, CheckContext
 from harness.hardware.account import Account, on_machine
 from harness.hardware.blame import (
     Trial,
@@ -19,12 +19,13 @@ from harness.hardware.corruption.measure import compute, prepare, repeat
 from harness.hardware.delivery import COPIED_BYTES, blame_copies, copy
 from harness.hardware.machine import Machine
 from harness.plural import plural
+from harness.records import CheckResult
 
 #: The levels after ``quick`` exclude that 1 in so many results of an operation is wrong, unless the time is too short.
 LEAST_EXCLUDED = 300
 
 
-def run(context: CheckContext) -> CheckOutcome:
+def run(context: CheckContext) -> CheckResult:
     """Compute and copy what is known exactly, and find the cause of what differs."""
     return on_machine(context, lambda machine, account: _check(machine, account, context))
 
@@ -42,7 +43,7 @@ def _check(machine: Machine, account: Account, context: CheckContext) -> str:
             # More trials narrow down the rate and the cause.
             compute(machine, programs, context.level, computed)
             blame = blame_computing(computed.trials)
-        account.add(*computing_findings(blame, cards, computed.details))
+        account.found(*computing_findings(blame, cards, computed.details))
     count = ran
     size = sum(program.answers[0].expected.size for program in programs) // len(programs)
     # Half of the trials are results, of which every element is compared; half are digests.
@@ -51,10 +52,10 @@ def _check(machine: Machine, account: Account, context: CheckContext) -> str:
 
     copied = Trials()
     for found in copy(machine, context.level, context.seed, copied):
-        account.add_once(found)
+        account.found_once(found)
     blamed = blame_copies(machine, context.seed, copied)
     copies = len(copied.trials)
-    account.add(*copying_findings(blamed, cards, copied.details))
+    account.found(*copying_findings(blamed, cards, copied.details))
     account.count(*(cards if copies else ()), values=copies * COPIED_BYTES // 8, ops=2 * copies)
 
     runs = count // max(1, len(cards))

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from harness.checking.check import Check, CheckContext, CheckOutcome, Level
+from harness.checking.check import Check, CheckContext, Level, skipped
 from harness.devices.device import Devices
 from harness.hardware.account import Account, on_machine
 from harness.hardware.finding import only_one_process
@@ -17,7 +17,7 @@ from harness.hardware.machine import Machine
 from harness.hardware.own_process import ask_each
 from harness.parallel.tasks import Slot, slots
 from harness.plural import plural
-from harness.records import Card, Verdict
+from harness.records import Card, CheckResult
 
 #: How long all processes may take, in seconds. Each loads TensorFlow.
 LIMIT_S = 120.0
@@ -27,22 +27,22 @@ MOST_CPU = 4
 TASK = "harness.hardware.isolation.measure:run"
 
 
-def run(context: CheckContext) -> CheckOutcome:
+def run(context: CheckContext) -> CheckResult:
     """Start a process for each card, and judge what each saw."""
     machine = context.machine
     if machine is not None and machine.cards:
         if {device.kind for device in context.devices} == {"software-gpu"}:
             why = "software GPUs belong to the process that makes them: no other process can be given one"
-            return CheckOutcome(Verdict.SKIP, why, "select CPUs or real GPUs: --devices cpu:2 or gpu")
+            return skipped(why, "select CPUs or real GPUs: --devices cpu:2 or gpu")
         if exclusive := [card.label for card in machine.cards if card.exclusive]:
-            return CheckOutcome(Verdict.SKIP, *only_one_process(exclusive))
+            return skipped(*only_one_process(exclusive))
         if _spec(context.devices) is None:
             why = (
                 f"{context.devices.spec}: part of a GPU, or a device of another host, cannot be reserved for "
                 "one process"
             )
             step = "use whole devices of this host: --devices gpu, cpu:N or cores:N"
-            return CheckOutcome(Verdict.SKIP, why, step)
+            return skipped(why, step)
     return on_machine(context, lambda machine, account: _check(machine, account, _spec(context.devices) or "gpu"))
 
 
@@ -53,7 +53,7 @@ def _check(machine: Machine, account: Account, spec: str) -> str:
         account.scope.append(f"{len(cards)} of {len(machine.cards)} devices were given to processes")
     arguments = [{"cpus": slot.cpus, "environment": slot.environment} for _, slot in pairs]
     for (given, _), seen in zip(pairs, ask_each(Seen, TASK, arguments, LIMIT_S), strict=True):
-        account.add(*judge_isolation(given, seen))
+        account.found(*judge_isolation(given, seen))
         if isinstance(seen, str):
             continue
         account.count(given.card.label, programs=1, values=SIZE**2, ops=TIMES + 1)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from functools import partial
 
-from harness.checking.check import Check, CheckContext, CheckOutcome, Driver, Level
+from harness.checking.check import Check, CheckContext, Driver, Level
 from harness.hardware.account import Account, on_machine
 from harness.hardware.machine import Machine
 from harness.hardware.memory.judge import (
@@ -17,6 +17,7 @@ from harness.hardware.memory.judge import (
 )
 from harness.hardware.memory.measure import Region, fill, on_all, patterns, read, regions_of, repeat_step
 from harness.plural import plural
+from harness.records import CheckResult
 
 #: How long each pattern is held before it is read back, in seconds.
 HELD_S = {Level.QUICK: 0.05, Level.STANDARD: 0.5, Level.DEEP: 2.0}
@@ -24,7 +25,7 @@ HELD_S = {Level.QUICK: 0.05, Level.STANDARD: 0.5, Level.DEEP: 2.0}
 STEPS = {Level.QUICK: 200, Level.STANDARD: 1_000, Level.DEEP: 1_000}
 
 
-def run(context: CheckContext) -> CheckOutcome:
+def run(context: CheckContext) -> CheckResult:
     """Fill the memory of all cards with each pattern, hold it, read it back there; then repeat a step."""
     return on_machine(context, lambda machine, account: _check(machine, account, context))
 
@@ -35,7 +36,7 @@ def _check(machine: Machine, account: Account, context: CheckContext) -> str:
     # The step runs first, so that what the first operations keep for ever is already in use.
     sampled = _leaks(machine, context, account)
     held = machine.holders()
-    account.add(*(judge_held(card, held, psutil.pid_exists) for card in machine.cards))
+    account.found(*(judge_held(card, held, psutil.pid_exists) for card in machine.cards))
     regions = regions_of(machine, context.level)
     count, held_s = len(patterns(0)), HELD_S[context.level]
     reported: set[str] = set()
@@ -48,7 +49,7 @@ def _check(machine: Machine, account: Account, context: CheckContext) -> str:
             account.count(label, values=region.had // 8, ops=2 * len(region.sizes))
             # One finding per card: the same cell is wrong with several patterns.
             if change is not None and label not in reported:
-                account.add(judge_pattern(region.card, *change))
+                account.found(judge_pattern(region.card, *change))
                 reported.add(label)
     for region in regions:
         _cover(region, account)
@@ -77,7 +78,7 @@ def _cover(region: Region, account: Account) -> None:
     else:
         share = region.had / region.free if region.free else 0.0
         account.scope.append(f"{label}: tested {had} of {gigabytes(region.free)} free ({share:.0%})")
-        account.add(judge_coverage(region.card, region.had, region.free))
+        account.found(judge_coverage(region.card, region.had, region.free))
     if not region.had:
         account.unproven(f"{label}: no memory could be allocated", "free memory on the device and run this check again")
     account.measured[f"tested_bytes_{label}"] = float(region.had)
@@ -94,10 +95,10 @@ def _leaks(machine: Machine, context: CheckContext, account: Account) -> bool:
         if len(known) < 6:
             unknown.append(card.label)
         else:
-            account.add(judge_growth(card, known, steps, host=not card.is_gpu))
+            account.found(judge_growth(card, known, steps, host=not card.is_gpu))
         known = [each for each in host if each is not None]
         if card.is_gpu and len(known) >= 6:
-            account.add(judge_growth(card, known, steps, host=True))
+            account.found(judge_growth(card, known, steps, host=True))
     if unknown:
         account.scope.append(f"not checked for leaks, because the memory in use is unknown: {', '.join(unknown)}")
     return not unknown

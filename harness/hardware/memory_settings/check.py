@@ -5,7 +5,7 @@ It runs before the other checks, because this process never gives back what Tens
 
 from __future__ import annotations
 
-from harness.checking.check import Check, CheckContext, CheckOutcome, Level
+from harness.checking.check import Check, CheckContext, Level, skipped
 from harness.hardware.account import Account, on_machine
 from harness.hardware.finding import only_one_process
 from harness.hardware.machine import Machine
@@ -20,26 +20,26 @@ from harness.hardware.memory_settings.setting import (
     MemorySetting,
 )
 from harness.plural import plural
-from harness.records import Card, Verdict
+from harness.records import Card, CheckResult
 
 _INSTALL = "install nvidia-ml-py, so that the driver can be queried"
 
 
-def run(context: CheckContext) -> CheckOutcome:
+def run(context: CheckContext) -> CheckResult:
     """Try each setting on each card, and judge what the processes got."""
     kinds = {device.kind for device in context.devices}
     if kinds == {"software-gpu"}:
         why = "each setting needs a fresh process, and software GPUs cannot be given to another process"
-        return CheckOutcome(Verdict.SKIP, why, "select CPUs or real GPUs: --devices cpu:2 or gpu")
+        return skipped(why, "select CPUs or real GPUs: --devices cpu:2 or gpu")
     if context.machine is not None and not kinds <= {"gpu", "logical-cpu"}:
         why = (
             f"{context.devices.spec}: logical GPUs, cores and devices of other hosts have no memory settings that can "
             "be tested here"
         )
-        return CheckOutcome(Verdict.SKIP, why, "use whole devices of this host: --devices gpu or cpu:N")
+        return skipped(why, "use whole devices of this host: --devices gpu or cpu:N")
     cards = context.machine.cards if context.machine is not None else ()
     if exclusive := [card.label for card in cards if card.exclusive]:
-        return CheckOutcome(Verdict.SKIP, *only_one_process(exclusive))
+        return skipped(*only_one_process(exclusive))
     return on_machine(context, _check)
 
 
@@ -68,7 +68,7 @@ def _check(machine: Machine, account: Account) -> str:
 
 
 def _judge(card: Card, setting: MemorySetting, seen: MemorySeen | str, account: Account) -> None:
-    account.add(*judge_setting(card, setting, seen))
+    account.found(*judge_setting(card, setting, seen))
     if isinstance(seen, str):
         return
     had = sum(seen.had_bytes)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from harness.checking.check import Check, CheckContext, CheckOutcome, Driver
+from harness.checking.check import Check, CheckContext, Driver
 from harness.hardware.account import Account, on_machine
 from harness.hardware.bits import changed_bits
 from harness.hardware.finding import finding
@@ -13,12 +13,13 @@ from harness.hardware.operations import matmul
 from harness.hardware.software.judge import judge_software
 from harness.hardware.tensor_float import describe_tf32
 from harness.plural import plural
+from harness.records import CheckResult
 
 #: Side of the matrices of integers that each card multiplies.
 SIZE = 16
 
 
-def run(context: CheckContext) -> CheckOutcome:
+def run(context: CheckContext) -> CheckResult:
     """Compare the versions, and multiply small integers on each card."""
     # Users who select CPUs are not interested in the GPUs beside them.
     on_gpu = not context.devices.spec.startswith(("cpu", "cores", "softgpu"))
@@ -40,7 +41,7 @@ def _check(machine: Machine, account: Account, seed: int, on_gpu: bool) -> str:
         account.count(card.label, programs=1, values=int(expected.size), ops=1)
         wrong = changed_bits(found, expected)
         if wrong:
-            account.add(
+            account.found(
                 finding(
                     "arithmetic",
                     card,

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 
 from harness.hardware.account import Account
 from harness.hardware.finding import finding
 from harness.hardware.software.installed import Software
 from harness.hardware.software.kernels import Kernels, kernels_for
-from harness.hardware.software.versions import major, major_minor, older
 from harness.records import Card, Verdict
 from harness.tensorflow_version import (
     MINIMUM_DRIVERS,
@@ -69,7 +69,7 @@ class _Judge:
         card: Card | None = None,
         subject: str = "",
     ) -> None:
-        self.account.add(
+        self.account.found(
             finding(
                 "software",
                 card,
@@ -272,3 +272,26 @@ class _Judge:
 
 def _listed(versions: Sequence[str]) -> str:
     return ", ".join(versions) or "nothing"
+
+
+def numbers(version: str) -> tuple[int, ...]:
+    """Return the leading numbers of a version: ``12.5.1`` is ``(12, 5, 1)``."""
+    match = re.match(r"\d+(?:\.\d+)*", version)
+    return tuple(int(part) for part in match[0].split(".")) if match else ()
+
+
+def older(version: str, than: str) -> bool:
+    """Return whether ``version`` is below ``than``, number by number; missing numbers are zeros."""
+    left, right = numbers(version), numbers(than)
+    length = max(len(left), len(right))
+    return left + (0,) * (length - len(left)) < right + (0,) * (length - len(right))
+
+
+def major(version: str) -> str:
+    """Return the first number."""
+    return version.partition(".")[0]
+
+
+def major_minor(version: str) -> str:
+    """Return the first two numbers: ``12.5.1`` is ``12.5``."""
+    return ".".join(version.split(".")[:2])

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import statistics
 
-from harness.checking.check import Check, CheckContext, CheckOutcome, Driver
+from harness.checking.check import Check, CheckContext, Driver
 from harness.hardware.account import Account, on_machine
 from harness.hardware.blame import blame_computing, computing_findings
 from harness.hardware.finding import amount
@@ -12,16 +12,21 @@ from harness.hardware.machine import Machine, Operation, Reading
 from harness.hardware.profile import profile_for, profiles_of
 from harness.hardware.rates import judge_drift, judge_rates, rate_finding
 from harness.hardware.surroundings import surroundings
-from harness.hardware.sustained_load.judge import REPAIRS, judge_sensors, settings_of, silent_sensors
+from harness.hardware.sustained_load.judge import (
+    REPAIRS,
+    judge_sensors,
+    judge_settings,
+    judge_unread,
+    settings_of,
+    silent_sensors,
+)
 from harness.hardware.sustained_load.measure import LOAD_S, Load, matrices, product, side_for, side_that_fits, work
-from harness.hardware.sustained_load.modes import judge_settings
-from harness.hardware.sustained_load.unread import judge_unread
 from harness.hardware.tensor_float import may_use
 from harness.plural import plural
-from harness.records import Figure, Quantity
+from harness.records import CheckResult, Figure, Quantity
 
 
-def run(context: CheckContext) -> CheckOutcome:
+def run(context: CheckContext) -> CheckResult:
     """Multiply matrices on all cards for the time of the level, and judge rates and sensors."""
     return on_machine(context, lambda machine, account: _check(machine, account, context))
 
@@ -40,7 +45,7 @@ def _check(machine: Machine, account: Account, context: CheckContext) -> str:
     details = dict.fromkeys(
         [*cards, *(f"index {at}" for at in range(len(cards)))], f"{figure} of side {side:,}, under load"
     )
-    account.add(*computing_findings(blame_computing(trials), cards, details))
+    account.found(*computing_findings(blame_computing(trials), cards, details))
     length = LOAD_S[context.level]
     account.scope.append(
         f"{figure} of {side:,} x {side:,} on {plural(len(loads), 'device')} at once for {length:.0f} s"
@@ -65,19 +70,19 @@ def _judge(loads: list[Load], operation: Operation, account: Account, context: C
     judged = judge_rates(rates, cards, profiles, context.history, in_profile={name: operation.name})
     account.scope += [_sensors(loads), *judged.scope]
     account.figures += judged.figures
-    account.add(*map(rate_finding, judged.offences))
-    account.add(*judge_unread(loads, surroundings()))
+    account.found(*map(rate_finding, judged.offences))
+    account.found(*judge_unread(loads, surroundings()))
     odd, hints = judge_settings(loads)
-    account.add(*odd)
+    account.found(*odd)
     account.scope += hints
     for load in loads:
-        account.add(judge_drift(load.rates, load.card))
+        account.found(judge_drift(load.rates, load.card))
         # Links and limits are those of the whole card.
         profile = profiles.get(load.card.label) or (profile_for(load.card.name) if load.card.part else None)
-        account.add(*judge_sensors(load, [other for other in loads if other.card.name == load.card.name], profile))
+        account.found(*judge_sensors(load, [other for other in loads if other.card.name == load.card.name], profile))
         figures, findings = settings_of(load, profile)
         account.figures += figures
-        account.add(*findings)
+        account.found(*findings)
         account.series += load.series()
 
 

@@ -1,19 +1,20 @@
-"""Judges a card under load by its sensors and links: memory errors, driver errors, PCIe and NVLinks, power limit."""
+"""Judges a card under load by its sensors, links and modes, and by which of its sensors fail."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import fields, replace
 
+from harness.hardware.card import on_chip
 from harness.hardware.card_profile import CardProfile
 from harness.hardware.counters import judge_counters, judge_repairs
-from harness.hardware.finding import amount, finding
-from harness.hardware.machine import Reading
-from harness.hardware.on_chip import on_chip
+from harness.hardware.driver_errors import FABRIC, NO_PERMISSION, OF_SOFTWARE, Surroundings, of_nvml
+from harness.hardware.finding import RESET, amount, finding
+from harness.hardware.machine import Failure, Reading
 from harness.hardware.sustained_load.clocks import judge_clocks
 from harness.hardware.sustained_load.measure import Load
 from harness.plural import plural
-from harness.records import Figure, Finding, Quantity, Verdict
+from harness.records import Card, Figure, Finding, Quantity, Verdict
 
 #: A card remaps rows or retires pages, so that it lacks some of these.
 REPAIRS = ("remap_pending", "remap_failed", "retired_pages", "retired_pending", "recovery_action", "details")
@@ -149,3 +150,126 @@ def _nvlinks(load: Load, others: Sequence[Load], profile: CardProfile | None) ->
             next_step="look at nvidia-smi nvlink --status, reseat the card or its bridge, and check that the fabric "
             "manager runs",
         )
+
+
+#: What a line of the scope begins with that an operator should read.
+HINT = "hint: "
+#: NVML's states of a fabric in which the card cannot use it.
+_NOT_SET_UP = {1: "not started", 2: "in progress"}
+_ECC_ON = "switch it on with nvidia-smi -e 1 and reset the card, unless it was switched off on purpose"
+
+
+def judge_settings(loads: Sequence[Load]) -> tuple[list[Finding], list[str]]:
+    """Return the cards without ECC beside others of their model that have it, and hints about modes."""
+    found: list[Finding] = []
+    hints: list[str] = []
+    without_ecc: list[str] = []
+    transient: list[str] = []
+    for load in loads:
+        details, card = load.readings[-1].details, load.card
+        if (state := _NOT_SET_UP.get(details.fabric or 0)) is not None:
+            found.append(
+                finding(
+                    "link",
+                    card,
+                    "fabric",
+                    expected="completed",
+                    found=state,
+                    message=f"has no NVSwitch fabric: its registration is {state}",
+                    next_step=FABRIC,
+                    subject="fabric",
+                )
+            )
+        alike = [other for other in loads if other.card.name == card.name and other is not load]
+        if details.ecc_on is False:
+            if sum(bool(other.readings[-1].details.ecc_on) for other in alike) > len(alike) / 2:
+                found.append(
+                    finding(
+                        "mixed-cards",
+                        card,
+                        "ECC mode",
+                        expected="on, as on the others of its model",
+                        found="off",
+                        message="has ECC off, unlike the others of its model: errors of its memory go unnoticed",
+                        next_step=_ECC_ON,
+                        severity=Verdict.WARN,
+                        subject="ECC mode",
+                    )
+                )
+            else:
+                without_ecc.append(card.label)
+        if details.persistent is False:
+            transient.append(card.label)
+    if without_ecc:
+        hints.append(f"{HINT}ECC is off on {_named(without_ecc)}: errors of the memory go unnoticed; {_ECC_ON}")
+    if transient:
+        hints.append(
+            f"{HINT}persistence mode is off on {_named(transient)}: without a program, the driver forgets its error "
+            "counts and settings, and the next program starts slowly; run nvidia-persistenced, or nvidia-smi -pm 1"
+        )
+    return found, hints
+
+
+def _named(labels: Sequence[str]) -> str:
+    return ", ".join(labels) if len(labels) <= 4 else plural(len(labels), "GPU")
+
+
+#: NVML's error for whatever has no number of its own.
+_UNKNOWN_ERROR = 999
+#: Of a card that fails so many queries, more is broken than a sensor.
+MANY_FAILED = 5
+#: Queries that fail in fewer of the readings than this are a warning.
+_OFTEN = 0.5
+#: Sensors named in a message.
+_NAMED = 4
+_STEP = (
+    f"read the kernel's log (dmesg | grep -i -e nvrm -e xid), {RESET}; if they cannot be read after that, look at "
+    "its power cables and swap it with another card"
+)
+
+
+def judge_unread(loads: Sequence[Load], around: Surroundings) -> Iterator[Finding]:
+    """Yield the cards whose queries fail, one finding for each card and error. A slice may not ask for all."""
+    for load in loads:
+        failed = _failed(load)
+        for code in dict.fromkeys(each.code for each, _ in failed.values()):
+            if code == NO_PERMISSION and load.card.part is not None:
+                continue
+            sensors = {name: share for name, (each, share) in failed.items() if each.code == code}
+            error = next(each for each, _ in failed.values() if each.code == code)
+            others = [other for other in loads if other is not load]
+            alone = bool(others) and any(not set(sensors) & set(_failed(other)) for other in others)
+            yield _finding(load.card, error, sensors, around, sure=alone or len(sensors) >= MANY_FAILED)
+
+
+def _failed(load: Load) -> dict[str, tuple[Failure, float]]:
+    """Return the error of each query that fails, and in which share of the readings."""
+    readings = load.readings
+    found: dict[str, tuple[Failure, float]] = {}
+    for reading in readings:
+        for name, error in reading.details.failed.items():
+            _, share = found.get(name, (error, 0.0))
+            found[name] = error, share + 1 / len(readings)
+    return found
+
+
+def _finding(card: Card, error: Failure, sensors: dict[str, float], around: Surroundings, *, sure: bool) -> Finding:
+    row = of_nvml(error.code or error.text, around)
+    often = max(sensors.values()) >= _OFTEN
+    fails = often and sure and error.code not in OF_SOFTWARE
+    names = [name.replace("_", " ") for name in sensors]
+    more = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
+    known = len(fields(Reading)) // 2
+    which = "most of its sensors" if len(names) > known or names == ["all sensors"] else plural(len(names), "sensor")
+    sometimes = "" if often else " now and then"
+    return finding(
+        "sensor",
+        card,
+        "sensors",
+        expected="an answer, or that the card lacks the sensor (NOT_SUPPORTED)",
+        found=error.text,
+        message=f"does not tell {which}{sometimes} ({', '.join(names[:_NAMED])}{more}): {error.text}",
+        next_step=row.step if row.code not in (0, _UNKNOWN_ERROR) else _STEP,
+        severity=Verdict.FAIL if fails else Verdict.WARN,
+        subject="sensors",
+    )

@@ -11,9 +11,10 @@ from collections.abc import Iterable
 
 from described_machines import H100, text
 
-from harness.checking.check import Check, CheckContext, CheckOutcome, Level
+from harness.checking.check import Check, CheckContext, Level
 from harness.devices.described.description import Description
 from harness.devices.described.reading import read_description
+from harness.records import CheckResult
 from simulated.cards import NOISE, DescribedMachine
 from simulated.identity import devices
 
@@ -25,6 +26,6 @@ def machine(count: int, model: str = H100, *faults: str, noise: float = NOISE, *
     return DescribedMachine(read_description("test.toml", text(count, model, *faults, **lines)), noise)
 
 
-def results(made: DescribedMachine, checks: Iterable[Check], level: Level = Level.QUICK) -> dict[str, CheckOutcome]:
+def results(made: DescribedMachine, checks: Iterable[Check], level: Level = Level.QUICK) -> dict[str, CheckResult]:
     """What the checks say of the machine."""
     return {check.id: check.run(CheckContext(devices(made.description), level=level, machine=made)) for check in checks}
