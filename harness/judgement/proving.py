@@ -5,7 +5,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Mapping, Sequence, Set
 from time import monotonic
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -18,6 +18,7 @@ from harness.lazy import tf
 from harness.proof.claim import Proof, Question, answer
 from harness.proof.programs import NO_GRADIENT, Traced
 from harness.proof.sentence import claim, why
+from harness.records import Finding
 
 if TYPE_CHECKING:
     from harness.judgement.diagnosis.question import Question as Difference
@@ -31,16 +32,22 @@ _FEW_ULPS = 256.0
 _GRAPHS: tuple[Mode, ...] = ("graph", "dynamic")
 
 
-def proof_of(examination: Examination, *, any_batch: bool) -> Proof | None:
-    """Prove what was compared, from the graphs that were run. ``None`` if none were: the proof is about graphs.
+class Proving(NamedTuple):
+    """A proof of what was compared, and what several devices compute again, as the graphs show."""
 
-    What several devices compute again, as the graphs show, becomes a finding. Other batch sizes are tried where graphs
-    for an unknown size were run, or with ``any_batch``, which traces them. An error within the proof makes it no proof,
-    and is recorded in it.
+    proof: Proof | None = None
+    repeated: Sequence[Finding] = ()
+
+
+def proved(examination: Examination, *, any_batch: bool) -> Proving:
+    """Prove what was compared, from the graphs that were run. No proof if none were: it is about graphs.
+
+    Other batch sizes are tried where graphs for an unknown size were run, or with ``any_batch``, which traces them. An
+    error within the proof makes it no proof, and is recorded in it.
     """
     run: list[Mode] = [mode for mode in _GRAPHS if mode in examination.traces]
     if not run or examination.programs == 0:
-        return None
+        return Proving()
     names = {}
     watched = {id(variable) for variable in examination.shared.variables}
     for variable, name in named_variables(examination.variables, examination.state):
@@ -52,10 +59,10 @@ def proof_of(examination: Examination, *, any_batch: bool) -> Proof | None:
             return _answered(examination, run[0], names, any_batch=any_batch or "dynamic" in run)
     # A boundary: whatever goes wrong in a proof, the programs were tested.
     except Exception as error:  # noqa: BLE001
-        return Proof((), error=f"{type(error).__name__}: {error}".splitlines()[0][:200])
+        return Proving(Proof((), error=f"{type(error).__name__}: {error}".splitlines()[0][:200]))
 
 
-def _answered(examination: Examination, mode: Mode, names: Mapping[int, str], *, any_batch: bool) -> Proof:
+def _answered(examination: Examination, mode: Mode, names: Mapping[int, str], *, any_batch: bool) -> Proving:
     programs = examination.tested, examination.single
 
     def graphs(any_rows: Sequence[int]) -> tuple[Traced, Traced]:
@@ -68,10 +75,10 @@ def _answered(examination: Examination, mode: Mode, names: Mapping[int, str], *,
     shapes = [*(tuple(each.shape) for each in tensors), ()]
     question = Question(graphs, shapes, names=names, deadline=monotonic() + _LIMIT_S)
     proof = answer(question, ("real arithmetic",), any_batch=any_batch)
-    if question.computed is not None:
-        found = judge_repeated(examination.traces[mode], examination.devices, question.computed, mode)
-        examination.judged.findings.extend(found)
-    return proof
+    if question.computed is None:
+        return Proving(proof)
+    found = judge_repeated(examination.traces[mode], examination.devices, question.computed, mode)
+    return Proving(proof, tuple(found))
 
 
 def _traced(program: Program, mode: Mode) -> Traced:

@@ -21,7 +21,7 @@ from harness.judgement.accepted import Acceptance, known_acceptances
 from harness.judgement.other_numbers import looked_again
 from harness.judgement.patterns import PATTERNS
 from harness.judgement.progress import Progress
-from harness.judgement.proving import proof_of
+from harness.judgement.proving import proved
 from harness.judgement.runs import MODES, Mode
 from harness.judgement.saved_case import SavedCase, is_folder_name
 from harness.judgement.shrinking import Programs, known_maker, smallest
@@ -181,7 +181,8 @@ def verify(
             proof = None
             if prove is not False and again:
                 progress("proving")
-                proof = proof_of(examination, any_batch=bool(prove))
+                proof, repeated = proved(examination, any_batch=bool(prove))
+                examination.judged.findings.extend(repeated)
                 if prove is None and hasattr(programs.reference, "is_first_device_run"):
                     proof = None  # that a program equals itself needs none
             progress("looking for causes")
