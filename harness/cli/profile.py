@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -11,6 +12,9 @@ from harness.cli.options import DEFAULT_REPORT, DevicesOption, ReportOption, che
 from harness.errors import UsageError
 from harness.extras import require
 from harness.records import ExitCode
+
+if TYPE_CHECKING:
+    from harness.speed.timeline.record import Profile
 
 #: Calls that are profiled, unless the user says otherwise.
 DEFAULT_CALLS = 10
@@ -30,10 +34,10 @@ def profile_function(
     """Show where a function spends its time: what each device does, what overlaps, what waits for what.
 
     The function is warmed up, then called N times, without arguments, under TensorFlow's profiler. Prints a table and
-    the causes that it finds for a missing speedup, and what each device's memory holds at its peak. Writes
-    DIR/profile.json, pictures (DIR/timeline.png and .svg, DIR/memory.png and .svg), DIR/timeline.json (open it in
-    ui.perfetto.dev or chrome://tracing) and DIR/tensorboard (for TensorBoard). What the function prints goes to
-    DIR/logs/profile.log. The devices are configured before the file is loaded.
+    the causes that it finds for a missing speedup, and what each device's memory holds at its peak. Writes a page
+    (DIR/profile.html), DIR/profile.json, pictures (DIR/timeline.png and .svg, DIR/memory.png and .svg),
+    DIR/timeline.json (open it in ui.perfetto.dev or chrome://tracing) and DIR/tensorboard (for TensorBoard). What the
+    function prints goes to DIR/logs/profile.log. The devices are configured before the file is loaded.
     """
     from pydantic import TypeAdapter
 
@@ -65,10 +69,28 @@ def profile_function(
     print_profile(stdout_console(), profile)
     with clear_errors():
         saved = save_json(profile, report, PROFILE_FILE)
+        page = _page(profile, report)
     pictures = ", ".join(str(report / name) for name in ("timeline.png", *["memory.png"] * bool(profile.memory)))
     typer.echo(f"Record: {saved}; pictures: {pictures}; trace for Perfetto: {report / 'timeline.json'}")
+    if page is not None:
+        typer.echo(f"Page: {page}")
     if not any(times.ops for times in profile.times):
         ran = any(times.forward_ops or times.gradient_ops for times in profile.times)
         nothing = "no op is known to have run on any device, so there is nothing to show"
         say(f"{found}: {'how long each device worked is unknown' if ran else nothing}")
         raise typer.Exit(ExitCode.UNKNOWN)
+
+
+def _page(profile: Profile, report: Path) -> Path | None:
+    """Write the page, where Jinja is installed."""
+    from harness.errors import MissingExtra
+    from harness.report.storage import save_text
+
+    try:
+        require("jinja2")
+    except MissingExtra as missing:
+        say(f"no page: {missing}")
+        return None
+    from harness.report.html.profile_page import profile_page
+
+    return save_text(profile_page(profile), report, "profile.html")

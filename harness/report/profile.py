@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 #: Name of the record in the report folder.
 PROFILE_FILE = "profile.json"
 #: What a device spends its time on, as in :class:`DeviceTimes`.
-_SPENT = ("compute", "transfer", "collective", "input", "host", "waiting")
+SPENT = ("compute", "transfer", "collective", "input", "host", "waiting")
 
 
 def load_profile(path: Path) -> Profile:
@@ -45,14 +45,15 @@ def print_profile(console: Console, profile: Profile) -> None:
 def summary(profile: Profile) -> list[str]:
     """Write what the table leaves out, a line each."""
     host, wall = profile.host, profile.wall_ns
-    each_ms = wall / profile.calls / 1e6
+    each_ms, reads = wall / profile.calls / 1e6, host.reads / profile.calls
     lines = [
         f"{profile.target} on {profile.spec}: {plural(profile.calls, 'call')}, {each_ms:.2f} ms each",
         f"overlap: {_share_text(profile)}",
         (
             f"host: all devices are idle for {_share(host.alone_ns, wall)} of the time; converting Python values to "
             f"tensors takes {_share(host.convert_ns, wall)}, waiting for batches {_share(host.input_ns, wall)}, "
-            f"tracing {_share(host.tracing_ns, wall)}; {host.reads / profile.calls:g} values read by Python per call"
+            f"tracing {_share(host.tracing_ns, wall)}; {reads:g} value{'' if reads == 1 else 's'} read by Python per "
+            "call"
         ),
     ]
     if "software GPU" in profile.reason:
@@ -75,22 +76,23 @@ def _share_text(profile: Profile) -> str:
 
 
 def _table(profile: Profile) -> Table:
-    names = (*_SPENT, "idle", "ops", "forward", "gradient")
-    rows = [_cells(times) for times in profile.times]
+    names = (*SPENT, "idle", "ops", "forward", "gradient")
+    rows = [cells(times) for times in profile.times]
     if profile.unattributed_ops:
         unknown_ms = f"{profile.unattributed_ns / 1e6:.2f}"
         rows.append(["UNKNOWN", unknown_ms, *[""] * 6, str(profile.unattributed_ops), "", ""])
     return make_table(("device", *names), rows, right=names, title="ms, sum of all calls")
 
 
-def _cells(times: DeviceTimes) -> list[str]:
+def cells(times: DeviceTimes) -> list[str]:
+    """Write a row of the table: the device, and what it spends its time on, in ms."""
     name = DeviceName.parse(times.device).short
     # Ops ran here, and when is unknown: nothing is known of the rest of the time either.
     unknown = not times.ops and bool(times.forward_ops or times.gradient_ops)
-    spent = [f"{getattr(times, f'{each}_ns') / 1e6:.2f}" for each in _SPENT]
+    spent = [f"{getattr(times, f'{each}_ns') / 1e6:.2f}" for each in SPENT]
     return [
         name if times.listed else f"({name})",
-        *(["UNKNOWN", *[""] * (len(_SPENT) - 1)] if unknown else spent),
+        *(["UNKNOWN", *[""] * (len(SPENT) - 1)] if unknown else spent),
         "" if unknown else f"{times.idle_share:.1%}",
         "" if unknown else str(times.ops),
         str(times.forward_ops),

@@ -71,6 +71,9 @@ def test_a_users_function_is_profiled_and_everything_is_kept(folder: Path) -> No
     assert "buffers of its ops, by TensorFlow's profiler; the CPUs share one memory" in done.stdout
     for name in ("timeline.png", "timeline.svg", "timeline.json", "memory.png", "memory.svg"):
         assert (folder / "kept" / name).stat().st_size > 1000
+    page = (folder / "kept" / "profile.html").read_text()
+    assert all(text in page for text in ("program.py:step", "What each device spends the time on", "Memory of CPU:0"))
+    assert f"Page: {Path('kept') / 'profile.html'}" in done.stdout
     events = json.loads((folder / "kept" / "timeline.json").read_text())["traceEvents"]
     assert sum(event["ph"] == "X" and event["name"] in ("MatMul", "MatMul_1") for event in events) == 2 * 3
     assert list((folder / "kept" / "tensorboard").rglob("*.xplane.pb"))
