@@ -58,11 +58,13 @@ def finding_kinds() -> str:
 
 def causes() -> str:
     """List the causes of results that differ, by their codes."""
+    from harness.judgement.diagnosis.looks import LOOKS
     from harness.judgement.diagnosis.rules.table import RULES
 
+    every: list[Any] = [*RULES, *LOOKS]
     rows = (
-        (f"<a id='{rule.code.lower()}'></a>{rule.code}", f"`{rule.name}`", rule.meaning.replace("\n\n", " "))
-        for rule in sorted(RULES, key=lambda rule: rule.code)
+        (f"<a id='{each.code.lower()}'></a>{each.code}", f"`{each.name}`", each.meaning)
+        for each in sorted(every, key=lambda each: each.code)
     )
     return _table(("code", "cause", "what holds"), rows)
 

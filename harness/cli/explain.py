@@ -12,6 +12,7 @@ from harness.errors import UsageError
 from harness.finding_kinds import KINDS, find_kind
 
 if TYPE_CHECKING:
+    from harness.judgement.diagnosis.looks import Look
     from harness.judgement.diagnosis.rule import Rule
 
 _WIDTH = 100
@@ -38,7 +39,8 @@ def explain(
         if (rule := _rule(code)) is not None:
             typer.echo(f"{rule.code} {rule.name}\n")
             typer.echo(_wrapped("a cause of results that differ", rule.meaning))
-            typer.echo(_wrapped("what `Ruled out` calls it", rule.excluded))
+            if excluded := getattr(rule, "excluded", ""):
+                typer.echo(_wrapped("what `Ruled out` calls it", excluded))
             return
         found = find_kind(code)
         if found is None:
@@ -53,13 +55,14 @@ def explain(
         typer.echo(_wrapped(title, text))
 
 
-def _rules() -> tuple[Rule, ...]:
+def _rules() -> list[Rule | Look]:
+    from harness.judgement.diagnosis.looks import LOOKS
     from harness.judgement.diagnosis.rules.table import RULES
 
-    return RULES
+    return [*RULES, *LOOKS]
 
 
-def _rule(code: str) -> Rule | None:
+def _rule(code: str) -> Rule | Look | None:
     """The cause with this code or name."""
     wanted = code.strip().lower()
     return next((rule for rule in _rules() if wanted in (rule.code.lower(), rule.name)), None)

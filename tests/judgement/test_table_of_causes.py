@@ -9,13 +9,17 @@ from typer.testing import CliRunner
 
 from harness.cli.app import app
 from harness.faults.catalogue import CATALOGUE
+from harness.judgement.diagnosis.looks import LOOKS, Look
 from harness.judgement.diagnosis.rule import Rule
+from harness.judgement.diagnosis.rules import first_difference
 from harness.judgement.diagnosis.rules.table import RULES
+
+EVERY: list[Rule | Look] = [*RULES, *LOOKS]
 
 
 def test_no_two_rules_have_one_code_or_name() -> None:
-    assert len({rule.code for rule in RULES}) == len({rule.name for rule in RULES}) == len(RULES)
-    assert all(re.fullmatch(r"C\d{3}", rule.code) and re.fullmatch(r"[a-z-]+", rule.name) for rule in RULES)
+    assert len({each.code for each in EVERY}) == len({each.name for each in EVERY}) == len(EVERY)
+    assert all(re.fullmatch(r"C\d{3}", each.code) and re.fullmatch(r"[a-z-]+", each.name) for each in EVERY)
 
 
 @pytest.mark.parametrize("rule", [rule for rule in RULES if rule.by != "platform"], ids=lambda rule: str(rule.name))
@@ -24,7 +28,8 @@ def test_a_rule_is_shown_by_a_planted_fault(rule: Rule) -> None:
 
     What TensorFlow or a device does wrong is in no program. ``test_settings.py`` has stand-ins.
     """
-    assert rule.code in {fault.rule for fault in CATALOGUE.values()}
+    looks = {look.code for look in LOOKS} if rule is first_difference.RULE else set()
+    assert {rule.code, *looks} & {fault.rule for fault in CATALOGUE.values()}
 
 
 def test_explain_prints_what_a_cause_means_by_its_code_or_name() -> None:
@@ -34,4 +39,4 @@ def test_explain_prints_what_a_cause_means_by_its_code_or_name() -> None:
     assert " ".join(rule.meaning.split()) in " ".join(shown.split())
     assert CliRunner().invoke(app, ["explain", rule.name]).output == shown
     everything = CliRunner().invoke(app, ["explain"]).output
-    assert all(f"{rule.code} {rule.name}: " in everything for rule in RULES)
+    assert all(f"{rule.code} {rule.name}: " in everything for rule in EVERY)

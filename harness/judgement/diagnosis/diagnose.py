@@ -53,7 +53,7 @@ def _first(question: Question, of: Callable[[Rule], bool]) -> Cause | None:
         finally:
             question.snapshot.restore()
         if cause is not None:
-            return replace(cause, rule=rule.code)
+            return replace(cause, rule=cause.rule or rule.code)
         _note(rule.excluded, question.ruled_out)
     return None
 

@@ -61,7 +61,7 @@ def first_difference(question: Question) -> Iterator[Cause]:
         lost = f"; no op reads {unread}" if unread else ""
         only_where = not origin.confirmed and not mends
         sentence = f"{begin}{sentence_of(origin)}{lost}{mends}"
-        yield Cause(sentence, origin.place, evidence=evidence, only_where=only_where, final=True)
+        yield Cause(sentence, origin.place, evidence=evidence, only_where=only_where, final=True, rule=origin.code)
 
 
 def located(question: Question, cause: Cause) -> Cause:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 from harness.evidence.arithmetic import PYTHON
 from harness.judgement.diagnosis.contrast import (
@@ -44,10 +45,10 @@ REARRANGED = "its inputs equal the reference's, but it arranges them in another 
 
 
 @dataclass(frozen=True)
-class _Told:
+class Told:
     """What is known of the op at fault: why it is, the reference's op in its place, and which devices show it alike.
 
-    ``by`` names the look that told, where more follows from that.
+    ``by`` is the code of the look that told it.
     """
 
     step: Step
@@ -57,33 +58,58 @@ class _Told:
     by: str = ""
 
 
-_Look = Callable[[Search, _Told], _Told | None]
+class Look(NamedTuple):
+    """One way in which an op may part from the reference's: its code and name, what holds, and how it is seen.
+
+    ``at`` gets what is known so far, and returns what it tells, or ``None``.
+    """
+
+    code: str
+    name: str
+    meaning: str
+    at: Callable[[Search, Told], Told | None]
 
 
-def _told(look: Callable[..., tuple[Step, str] | None], by: str = "", *, alike: bool = False) -> _Look:
+def _told(
+    look: Callable[[Search, Step, Step | None], tuple[Step, str] | None], *, alike: bool = False
+) -> Callable[[Search, Told], Told | None]:
     """A look that names a step and says why: it is asked with the search, the step at hand and the reference's."""
 
-    def asked(search: Search, told: _Told) -> _Told | None:
+    def at(search: Search, told: Told) -> Told | None:
         if (found := look(search, told.step, told.expected)) is None:
             return None
         step, why = found
-        return _Told(step, told.expected, why, (step,) if alike else (), by)
+        return Told(step, told.expected, why, (step,) if alike else ())
 
-    return asked
+    return at
 
 
-def _said(look: Callable[[Search, Step, Step | None], str], by: str = "") -> _Look:
+def _said(look: Callable[[Search, Step, Step | None], str]) -> Callable[[Search, Told], Told | None]:
     """A look that says why the step at hand is at fault."""
 
-    def asked(search: Search, told: _Told) -> _Told | None:
+    def at(search: Search, told: Told) -> Told | None:
         why = look(search, told.step, told.expected)
-        return replace(told, why=why, by=by) if why else None
+        return replace(told, why=why) if why else None
 
-    return asked
+    return at
+
+
+def _moved(look: Callable[..., tuple[Step, Sequence[Step], str] | None]) -> Callable[[Search, Told], Told | None]:
+    def at(search: Search, told: Told) -> Told | None:
+        if (found := look(search, told.step, told.expected)) is None:
+            return None
+        step, alike, why = found
+        return replace(told, step=step, alike=tuple(alike), why=why)
+
+    return at
 
 
 def _sums(search: Search, step: Step) -> list[Step]:
     return [each for each in search.behind(step) if each.kind in ("AddN", "AddV2")]
+
+
+def _odd_part(search: Search, step: Step) -> tuple[Step, str] | None:
+    return next(filter(None, (odd_part(search, each) for each in (step, *_sums(search, step)))), None)
 
 
 def _rearranged(search: Search, step: Step) -> tuple[Step, str] | None:
@@ -91,67 +117,147 @@ def _rearranged(search: Search, step: Step) -> tuple[Step, str] | None:
     return (moving, REARRANGED) if moving is not None and is_rearranged(search, moving) else None
 
 
-def _side_by_side(search: Search, told: _Told) -> _Told | None:
+def _side_by_side(search: Search, told: Told) -> Told | None:
     pair = first_unlike(search, told.step)
-    return None if pair is None else _Told(*pair, alike=(pair[0],), by="pair")
+    return None if pair is None else Told(*pair, alike=(pair[0],))
 
 
-def _among_siblings(search: Search, told: _Told) -> _Told:
-    group = search.groups[id(told.step)]
-    why = unlike_siblings(search, told.step)
-    alone = None if why else out_of_line(search) or wrong_weight(search, told.step)
-    if alone is None:
-        return replace(told, why=why, alike=tuple(each for each in group if search.is_bad(each)))
+def _out_of_line(search: Search, told: Told) -> Told | None:
+    if (alone := out_of_line(search) or wrong_weight(search, told.step)) is None:
+        return None
     step, why = alone
     return replace(told, step=step, why=why, alike=(step,) if len(search.groups[id(step)]) > 1 else ())
 
 
-def _moved(search: Search, told: _Told) -> _Told | None:
-    move, by = other_move(search, told.step, told.expected), "move"
-    if move is None:
-        move, by = other_rows(search, told.step), "rows"
-    if move is None:
-        return None
-    step, alike, why = move
-    return replace(told, step=step, alike=tuple(alike), why=why, by=by)
+def _unlike_siblings(search: Search, told: Told) -> Told | None:
+    why = unlike_siblings(search, told.step)
+    return replace(told, why=why, alike=_wrong_alike(search, told.step)) if why else None
 
 
-def _related(search: Search, told: _Told) -> _Told | None:
-    at = told.step if told.by == "pair" else [told.step, *_sums(search, told.step)][-1]
+def _related(search: Search, told: Told) -> Told | None:
+    at = told.step if told.by == _PAIR else [told.step, *_sums(search, told.step)][-1]
     found = related(search, at)
-    return None if found is None else _Told(found[0], told.expected, found[1], by="relation")
+    return None if found is None else Told(found[0], told.expected, found[1])
 
 
+_PAIR, _CHOICE, _MOVE, _ROWS, _RELATION, _ANEW, _PART, _NEIGHBOURS = (
+    *("C907", "C904", "C911", "C912"),
+    *("C915", "C916", "C917", "C918"),
+)
 #: Where the fault may be instead of at the op that was found, the most telling look first.
-_WHERE: tuple[_Look, ...] = (
-    _told(
-        lambda search, step, _: next(
-            filter(None, (odd_part(search, each) for each in (step, *_sums(search, step)))), None
-        ),
-        alike=True,
+WHERE: tuple[Look, ...] = (
+    Look(
+        "C901",
+        "odd-part",
+        "Of the parts that an op joins, one is not made as the others are.",
+        _told(lambda search, step, _: _odd_part(search, step), alike=True),
     ),
-    _told(odd_reading, alike=True),
-    _told(lambda search, *_: lost_write(search)),
-    _told(lambda search, step, _: wrong_indices(search, step), "choice"),
-    _told(lambda search, step, _: _rearranged(search, step)),
-    _told(stale_read),
-    _side_by_side,
+    Look(
+        "C902",
+        "odd-reading",
+        "Of the same op on all devices, one reads something else than the others do.",
+        _told(odd_reading, alike=True),
+    ),
+    Look(
+        "C903",
+        "lost-write",
+        "A later write replaces what an earlier one has written.",
+        _told(lambda search, *_: lost_write(search)),
+    ),
+    Look(
+        _CHOICE,
+        "other-indices",
+        "An op chooses rows by indices that the reference does not have.",
+        _told(lambda search, step, _: wrong_indices(search, step)),
+    ),
+    Look(
+        "C905",
+        "rearranged-data",
+        "An op that moves data has what the reference's reads, and arranges it in another way.",
+        _told(lambda search, step, _: _rearranged(search, step)),
+    ),
+    Look(
+        "C906",
+        "stale-read",
+        "A variable is read before an update that the reference makes before it.",
+        _told(stale_read),
+    ),
+    Look(
+        _PAIR,
+        "side-by-side",
+        "Followed back from a joined result, both programs run the same ops up to this one.",
+        _side_by_side,
+    ),
+    Look("C908", "unlike-siblings", "An op differs from the same one on the other devices.", _unlike_siblings),
+    Look(
+        "C909",
+        "out-of-line",
+        "Of constants, one for each device, one is out of line; or a weight is not the share of its shard.",
+        _out_of_line,
+    ),
+)
+#: How data may be moved otherwise than the reference moves it.
+MOVED: tuple[Look, ...] = (
+    Look(_MOVE, "other-move", "An op would be right with another axis, order, or range of rows.", _moved(other_move)),
+    Look(
+        _ROWS,
+        "other-rows",
+        "An op would be right with other rows of what it reads.",
+        _moved(lambda search, step, _: other_rows(search, step)),
+    ),
 )
 #: Why the op is at fault, the most telling look first.
-_WHY: tuple[_Look, ...] = (
-    _said(lambda search, step, _: mispaired(search, step)),
-    _said(lambda *of: unlike_reference(*of) if right_with_constants(*of) else ""),
-    _related,
-    _said(counted_anew, "counted anew"),
-    _said(lambda search, step, _: partial(search, step), "part"),
-    _said(without_neighbours, "neighbours"),
-    _said(lambda search, step, _: overflowing(search, step)),
-    _said(unlike_reference),
+WHY: tuple[Look, ...] = (
+    Look(
+        "C913",
+        "mispaired",
+        "An op pairs rows of one tensor with other rows of another one.",
+        _said(lambda search, step, _: mispaired(search, step)),
+    ),
+    Look(
+        "C914",
+        "other-constants",
+        "An op would be right with the constants of the reference's.",
+        _said(lambda *of: unlike_reference(*of) if right_with_constants(*of) else ""),
+    ),
+    Look(
+        _RELATION,
+        "related",
+        "The result of an op is one of the reference's, or of a shard's, times a factor or plus a term.",
+        _related,
+    ),
+    Look(_ANEW, "counted-anew", "Numbers that an op reads lack the offset of the shard.", _said(counted_anew)),
+    Look(
+        _PART,
+        "of-a-part",
+        "An op reads a result of one shard, where the reference reads that of the whole batch.",
+        _said(lambda search, step, _: partial(search, step)),
+    ),
+    Look(_NEIGHBOURS, "no-neighbours", "Rows beside a cut lack those of the next shard.", _said(without_neighbours)),
+    Look(
+        "C919",
+        "overflow",
+        "Whole numbers, or floating ones, overflow.",
+        _said(lambda search, step, _: overflowing(search, step)),
+    ),
+    Look(
+        "C920",
+        "unlike-reference",
+        "An op has another type, attribute or constant than the reference's in its place.",
+        _said(unlike_reference),
+    ),
 )
+#: What the first op that differs may tell, by the code of its look.
+LOOKS: tuple[Look, ...] = (*WHERE, *MOVED, *WHY)
 
 
-def _look(search: Search, looks: Sequence[_Look], told: _Told) -> _Told | None:
-    return next(filter(None, (look(search, told) for look in looks)), None)
+def _look(search: Search, looks: Sequence[Look], told: Told) -> Told | None:
+    found = ((each, each.at(search, told)) for each in looks)
+    return next((replace(known, by=each.code) for each, known in found if known is not None), None)
+
+
+def _wrong_alike(search: Search, step: Step) -> tuple[Step, ...]:
+    return tuple(each for each in search.groups[id(step)] if search.is_bad(each))
 
 
 def origin_of(search: Search) -> Origin | None:
@@ -159,14 +265,14 @@ def origin_of(search: Search) -> Origin | None:
     found = _found(search)
     if found is None:
         return None
-    told = _Told(found, expected_after(search, found))
-    told = _look(search, _WHERE, told) or _among_siblings(search, told)
-    if told.by != "pair":
+    told = Told(found, expected_after(search, found), alike=_wrong_alike(search, found))
+    told = _look(search, WHERE, told) or told
+    if told.by != _PAIR:
         told = replace(told, expected=expected_after(search, told.step))
     if told.why in ("", REARRANGED):
-        told = _moved(search, told) or told
+        told = _look(search, MOVED, told) or told
     if not told.why:
-        told = _look(search, _WHY, told) or told
+        told = _look(search, WHY, told) or told
     found, expected, why = told.step, told.expected, told.why
     added = (
         all(each.gradient_of != found.gradient_of for each in search.whole)
@@ -181,9 +287,7 @@ def origin_of(search: Search) -> Origin | None:
     devices = [each.device for each in told.alike] if len(told.alike) < len(search.question.devices) else []
     return Origin(
         step=found,
-        unlike=()
-        if told.by in ("relation", "counted anew", "neighbours", "choice", "move", "rows")
-        else _unlike(search, found),
+        unlike=() if told.by in (_RELATION, _ANEW, _NEIGHBOURS, _CHOICE, _MOVE, _ROWS) else _unlike(search, found),
         devices=tuple(sorted(filter(None, devices))),
         count=sum(step.computes and search.status[step.outputs[0]] in ("same", "part") for step in before),
         local=_is_local(search, told),
@@ -191,7 +295,8 @@ def origin_of(search: Search) -> Origin | None:
         contrast=why,
         shared=search.shared,
         turn=turn_of(search, found),
-        confirmed=told.by in ("counted anew", "neighbours", "rows"),
+        confirmed=told.by in (_ANEW, _NEIGHBOURS, _ROWS),
+        code=told.by if why else "",
         added=added,
         again=(
             _reads_alike(search, found, expected)
@@ -222,10 +327,10 @@ def _found(search: Search) -> Step | None:
     return found
 
 
-def _is_local(search: Search, told: _Told) -> bool:
+def _is_local(search: Search, told: Told) -> bool:
     """Whether the op has rows of its shard alone, and nothing tells more of it."""
     found = told.step
-    if told.by in ("relation", "counted anew", "part", "neighbours") or mispaired(search, found):
+    if told.by in (_RELATION, _ANEW, _PART, _NEIGHBOURS) or mispaired(search, found):
         return False
     if found.outputs and all(search.status[name] == "local" for name in found.outputs):
         return True

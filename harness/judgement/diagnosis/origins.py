@@ -20,7 +20,8 @@ class Origin:
     from the same op on other devices. ``shared`` are lines that the reference runs too. ``again``: run again from the
     reference's inputs, it gives this result too. ``turn`` is the line at which it is called in another way than where
     the same line gives what the reference has. ``confirmed``: the numbers show that this is the cause. ``added``: the
-    reference runs no op of its type, or, of a backward op, computes no such gradient.
+    reference runs no op of its type, or, of a backward op, computes no such gradient. ``code``: of the look that
+    told the contrast.
     """
 
     step: Step
@@ -36,6 +37,7 @@ class Origin:
     turn: str = ""
     confirmed: bool = False
     added: bool = False
+    code: str = ""
 
     @property
     def place(self) -> str | None:
