@@ -54,8 +54,8 @@ def advise(
     turn. A way is recommended only if the whole interval of its speedup is above 1.
 
     BUILD is called again for each way, with the same random seed. Prints a table, the recommendation with its limits,
-    and the script of the recommended way; writes DIR/advice.json, with the scripts of all ways. ^C prints what is known
-    by then.
+    and the script of the recommended way; writes DIR/advice.json and a page, DIR/advice.html, with the scripts of all
+    ways. ^C prints what is known by then.
     """
     from pydantic import TypeAdapter
 
@@ -63,6 +63,7 @@ def advise(
     from harness.advice.choice import with_choice
     from harness.advice.record import Advice, Way
     from harness.report.advice import ADVICE_FILE, print_advice
+    from harness.report.publish import page_beside
     from harness.report.storage import json_text, save_json
     from harness.report.terminal import print_line, stdout_console
     from harness.runner.job import Job, WorkerFiles
@@ -100,7 +101,9 @@ def advise(
             print_advice(console, ended)
         with clear_errors():
             saved = save_json(ended, report, ADVICE_FILE)
-        say(f"record: {saved}") if as_json else print_line(console, f"\nRecord: {saved}")
+            page = page_beside(report, "advice.html", lambda: _page(ended))
+        said = f"{saved}{f'; page: {page}' if page else ''}"
+        say(f"record: {said}") if as_json else print_line(console, f"\nRecord: {said}")
         return ended
 
     try:
@@ -126,6 +129,12 @@ def advise(
             finish()
         refuse(error)
     finish()
+
+
+def _page(advice: Advice) -> str:
+    from harness.report.html.advice_page import advice_page
+
+    return advice_page(advice)
 
 
 def _line(way: Way) -> str:

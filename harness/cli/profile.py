@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -42,6 +41,7 @@ def profile_function(
     from pydantic import TypeAdapter
 
     from harness.report.profile import PROFILE_FILE, print_profile
+    from harness.report.publish import page_beside
     from harness.report.storage import save_json
     from harness.report.terminal import stdout_console
     from harness.runner.ask import ask
@@ -69,7 +69,7 @@ def profile_function(
     print_profile(stdout_console(), profile)
     with clear_errors():
         saved = save_json(profile, report, PROFILE_FILE)
-        page = _page(profile, report)
+        page = page_beside(report, "profile.html", lambda: _page(profile))
     pictures = ", ".join(str(report / name) for name in ("timeline.png", *["memory.png"] * bool(profile.memory)))
     typer.echo(f"Record: {saved}; pictures: {pictures}; trace for Perfetto: {report / 'timeline.json'}")
     if page is not None:
@@ -81,16 +81,7 @@ def profile_function(
         raise typer.Exit(ExitCode.UNKNOWN)
 
 
-def _page(profile: Profile, report: Path) -> Path | None:
-    """Write the page, where Jinja is installed."""
-    from harness.errors import MissingExtra
-    from harness.report.storage import save_text
-
-    try:
-        require("jinja2")
-    except MissingExtra as missing:
-        say(f"no page: {missing}")
-        return None
+def _page(profile: Profile) -> str:
     from harness.report.html.profile_page import profile_page
 
-    return save_text(profile_page(profile), report, "profile.html")
+    return profile_page(profile)

@@ -25,12 +25,12 @@ def print_advice(console: Console, advice: Advice) -> None:
     print_line(console, "")
     print_line(console, f"{advice.target}: {advice.step}{rows}, on {advice.spec}")
     head = ("way", "correct", "step", "speedup", "memory", "lines")
-    table = make_table(head, map(_cells, advice.ways), right=("step", "lines"))
+    table = make_table(head, map(cells, advice.ways), right=("step", "lines"))
     table.padding = (0, 1, 0, 0)
     console.print(table)
     for way in advice.ways:
         if way.reason:
-            print_line(console, f"{way.name}: {_said(way)}")
+            print_line(console, f"{way.name}: {said(way)}")
     if not advice.complete:
         print_line(console, f"INTERRUPTED after {duration(advice.elapsed_s)}: not all ways were tried")
     print_line(console, "")
@@ -43,7 +43,8 @@ def print_advice(console: Console, advice: Advice) -> None:
         print_line(console, chosen.code.rstrip())
 
 
-def _said(way: Way) -> str:
+def said(way: Way) -> str:
+    """Write what was found about a way."""
     words = {"wrong": "WRONG, left out: ", "not comparable": "not comparable: "}
     sentences = one_line(way.reason).split(". ")
     while len(sentences) > 1 and len(". ".join(sentences)) > _REASON:
@@ -52,7 +53,8 @@ def _said(way: Way) -> str:
     return words.get(way.judgement, "") + shortened(". ".join(sentences), _REASON) + copied
 
 
-def _cells(way: Way) -> tuple[str, ...]:
+def cells(way: Way) -> tuple[str, ...]:
+    """Write a row of the table: the way, whether it is correct, and its figures."""
     words = {"baseline": NOTHING, "wrong": "WRONG", "not comparable": "not com-\nparable"}
     speedup = NOTHING if way.name != BASELINE else "1"
     if way.speedup is not None:

@@ -5,10 +5,11 @@ from __future__ import annotations
 import contextlib
 import functools
 import threading
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from harness.errors import InvalidRecord, ReportError
+from harness.errors import InvalidRecord, MissingExtra, ReportError
 from harness.extras import require
 from harness.records import RunRecord
 from harness.report.storage import save_text
@@ -42,6 +43,21 @@ def publish(record: RunRecord, folder: Path, beside: Path | None = None) -> Path
 
     found = beside or folder
     return save_text(report_page(record, _curve(found), _profile(found)), folder, PAGE_FILE)
+
+
+def page_beside(folder: Path, name: str, page: Callable[[], str]) -> Path | None:
+    """Write a page to ``folder``, and return its path; ``None`` where the extra ``report`` is missing.
+
+    ``page`` imports what it needs and makes the page.
+
+    Raises:
+        ReportError: the folder cannot be written.
+    """
+    try:
+        require("jinja2", "matplotlib")
+    except MissingExtra:
+        return None
+    return save_text(page(), folder, name)
 
 
 @functools.cache

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import html
 import json
 import signal
 from pathlib import Path
@@ -66,6 +67,7 @@ def test_each_way_of_a_keras_model_is_verified_and_timed(folder: Path) -> None:
     assert done.returncode == 0, done.stderr
     advice = json.loads(done.stdout)
     assert advice == json.loads((folder / "harness-report" / "advice.json").read_text())
+    assert advice["recommendation"] in html.unescape((folder / "harness-report" / "advice.html").read_text())
     assert {each["name"]: each["judgement"] for each in advice["ways"]} == {
         "one device": "baseline",
         "make_parallel": "proved",
