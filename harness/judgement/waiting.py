@@ -1,7 +1,7 @@
 """Finds parts of a batch that are worked on one after the other, though each has a device of its own.
 
-An op may wait for others of which it reads nothing (``tf.control_dependencies``). Where most of the work on one part
-waits so for most of the work on another part, and not the other way round, only one of their devices works at a time.
+An op may wait for others of which it reads nothing (``tf.control_dependencies``). Where most of what one device
+does waits so for most of what another one does, and not the other way round, only one of them works at a time.
 What TensorFlow lets wait, so that variables are read and written in order, is left alone.
 """
 
@@ -9,10 +9,13 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
+from itertools import chain
 
+from harness.devices.name import DeviceName
 from harness.evidence.arithmetic import CALLS, MOVEMENT, PYTHON
 from harness.evidence.op import Op
 from harness.judgement.accounting import Account
+from harness.judgement.diagnosis.wording import listed
 from harness.judgement.provenance import SEVERAL
 from harness.judgement.strays import first_of, lines, stray
 from harness.judgement.wiring import IDENTITIES, reached, sources_of
@@ -22,7 +25,9 @@ _SERIAL = (
     "work on one shard waits for the work on another shard, of which it reads nothing, so that their devices work one "
     "after the other; take it out of tf.control_dependencies"
 )
-#: More than this share of the work on a part waits, and is waited for.
+#: Ops that TensorFlow runs in the order of the program.
+_CHECKS = frozenset({"Assert", "CheckNumerics", "CheckNumericsV2", "PrintV2"})
+#: More than this share of a device's work waits, and is waited for.
 _MOST = 0.5
 
 
@@ -36,28 +41,29 @@ def judge_waiting(account: Account, mode: str) -> Iterator[Finding]:
         for op in account.work:
             if cut.family.get(op.name, SEVERAL) != SEVERAL:
                 parts[cut.family[op.name]].append(op)
-        homes = {part: {account.places[op.name] for op in ops} for part, ops in parts.items()}
-        if any(len(home) > 1 for home in homes.values()):
+        if any(len({account.places[op.name] for op in ops}) > 1 for ops in parts.values()):
             continue
-        waiting: dict[tuple[int, int], list[Op]] = {}
-        for part, ops in parts.items():
+        done: dict[DeviceName, list[Op]] = defaultdict(list)
+        for op in chain.from_iterable(parts.values()):
+            done[account.places[op.name]].append(op)
+        waiting: dict[tuple[DeviceName, DeviceName], list[Op]] = {}
+        for device, ops in done.items() if len(done) > 1 else ():
             late = _after(account, waits, ops)
-            for other, theirs in parts.items():
-                found = [op for op in theirs if op.name in late]
-                if homes[other] != homes[part] and _is_most(account, found, theirs):
-                    waiting[part, other] = found
-        serial = {other: ops for (part, other), ops in waiting.items() if (other, part) not in waiting}
+            for other in done.keys() - {device}:
+                found = [op for op in done[other] if op.name in late]
+                if _is_most(account, found, done[other]):
+                    waiting[device, other] = found
+        serial = {other: ops for (device, other), ops in waiting.items() if (other, device) not in waiting}
         if serial:
             ops = [op for _, each in sorted(serial.items()) for op in each]
-            places = {account.places[op.name] for op in ops}
             yield stray(
                 "serial-devices",
                 _SERIAL,
                 first_of(ops),
                 mode,
-                devices=places,
+                devices=serial,
                 expected="work on several devices at a time",
-                found=f"{len(serial)} of {len(parts)} shards wait for another one",
+                found=f"{listed([device.short for device in sorted(serial)])} waiting for other devices",
                 place=lines(account.trace, ops),
             )
             return
@@ -83,7 +89,7 @@ def _waits(account: Account) -> dict[tuple[str, ...], list[str]]:
 def _only_computes(account: Account, op: Op) -> bool:
     """Whether an op has no effect but its result, so that TensorFlow itself lets nothing wait for it."""
     stateless = op.name not in account.trace.variables and op.type not in CALLS | PYTHON
-    return stateless and op.role in ("forward", "gradient") and op.type not in MOVEMENT | {"Assert"}
+    return stateless and op.role in ("forward", "gradient") and op.type not in MOVEMENT | _CHECKS
 
 
 def _after(account: Account, waits: dict[tuple[str, ...], list[str]], work: Sequence[Op]) -> set[str]:

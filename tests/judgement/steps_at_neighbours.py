@@ -159,6 +159,28 @@ def chunks_in_order_on_each_device(devices: Devices) -> Program:
     return Program(lambda x: tf.concat(on_shards(devices, halves, x), 0), both, {"x": sample(8, 6)})
 
 
+def rows_prepared_in_numpy(devices: Devices) -> Program:
+    """In eager code no op reads the rows, but each device works on what NumPy has made of its own."""
+    import numpy as np
+    import tensorflow as tf
+
+    _, _, both = layers()
+
+    def prepared(rows: Any) -> Any:
+        made = tf.numpy_function(lambda each: np.clip(each, -0.5, 0.5), [rows], tf.float32)
+        return tf.ensure_shape(made, rows.shape)
+
+    def parallel(x: Any) -> Any:
+        parts = [prepared(rows) for rows in tf.split(x, 4)]
+        outputs = []
+        for device, rows in zip(devices, parts, strict=True):
+            with tf.device(device.name):
+                outputs.append(both(rows))
+        return tf.concat(outputs, 0)
+
+    return Program(parallel, lambda x: both(prepared(x)), {"x": sample(8, 6)})
+
+
 PAIRS: dict[str, Callable[[Devices, bool], Program]] = {
     make.__name__: make
     for make in (
@@ -172,4 +194,5 @@ CLEAN: tuple[Callable[[Devices], Program], ...] = (
     judged_by_the_neighbours_network,
     second_batch_after_all_of_the_first,
     chunks_in_order_on_each_device,
+    rows_prepared_in_numpy,
 )
