@@ -156,6 +156,15 @@ _ALL = (
         "cut the batch, and run the layers of each part in the scope of its device",
     ),
     FindingKind(
+        "H208",
+        "serial-devices",
+        "the devices work one after the other: work on one part of the batch waits for work on another part, and reads "
+        "nothing of it",
+        "tower 1 stands in `tf.control_dependencies([result_of_tower_0])`",
+        "control dependencies that were meant for the ops of one device, or for an update after all towers",
+        "let only that wait for other devices which needs what they did",
+    ),
+    FindingKind(
         "H301",
         "sync",
         "replicas hold different values of a variable that they share, or a device takes no part in a collective",

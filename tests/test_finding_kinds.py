@@ -19,6 +19,7 @@ STABLE = {
     "H205": "transfer",
     "H206": "shared-gpu",
     "H207": "repeated-work",
+    "H208": "serial-devices",
     "H301": "sync",
     "H302": "update-count",
     "H303": "input",

@@ -81,6 +81,15 @@ def _mean_of_all(t: Towers, x: Any) -> Any:
     return tf.add_n(on_each(t.names, lambda: t.model(x))) / t.count
 
 
+def _one_after_the_other(t: Towers, x: Any) -> Any:
+    """Each tower waits for the result of the one before, which it does not read."""
+    done: list[Any] = []
+    for name, part in t.shards(x):
+        with tf.device(name), tf.control_dependencies(done[-1:]):
+            done.append(t.model(tf.identity(part)))
+    return tf.concat(done, 0)
+
+
 _ELSEWHERE = "not run on the device that its scope requests.*MatMul"
 _COMPILED = "XLA compiled the function for one device.*Tanh"
 _IDLE = "no op of the program ran on"
@@ -158,5 +167,12 @@ FAULTS = (
         "public code",
         _model(_mean_of_all, "repeated-work", modes=("graph",)),
         "devices compute the same numbers for the same rows",
+    ),
+    Fault(
+        "P17-one-after-the-other",
+        "each tower waits for the one before by tf.control_dependencies",
+        "public code",
+        _model(_one_after_the_other, "serial-devices", modes=("graph",)),
+        "work on one shard waits for the work on another shard",
     ),
 )

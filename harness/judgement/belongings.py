@@ -32,6 +32,10 @@ UPDATE_AWAY = (
     "the update of a variable is computed away from the only device that computes with the variable, where it is; "
     "compute the update in the scope of that device"
 )
+SLOT_UPDATE_AWAY = (
+    "several devices keep parts of an optimizer's state, and the update of one part is computed on another part's "
+    "device; compute it in the scope of its own device"
+)
 COPY_AWAY = (
     "a copy of weights for one device is made in the scope of another one; make it in the scope of the device that "
     "computes with it"
@@ -198,7 +202,8 @@ class Belongings:
                 continue
             owned = any(self._is_owned(variable, home) and self._is_large(variable) for variable in updated)
             if owned and (not gradients or home in gradients):
-                yield Misplaced(op, home, UPDATE_AWAY)
+                alone = home in self.owners.values()
+                yield Misplaced(op, home, UPDATE_AWAY if alone else SLOT_UPDATE_AWAY)
 
     def _own_reads(self, op: Op, targets: Mapping[str, set[int]]) -> set[DeviceName | None]:
         """Where the variables are that an op of an update works with, but those that several devices' updates read."""
@@ -226,8 +231,16 @@ class Belongings:
         """Whether a variable, or the one that it is a slot of, is computed with on its device alone."""
         if variable in self.owners:
             return self.owners[variable] == home
-        slot = all(op.name in self._leads_to_updates for op in self.users.get(variable, ()))
-        return slot and home in self.owners.values()
+        return self._is_slot(variable) and (home in self.owners.values() or self._slots_are_shared_out)
+
+    @cached_property
+    def _slots_are_shared_out(self) -> bool:
+        """Whether slots are on several devices, whoever computes with the variables that they are for."""
+        return len({self.homes.get(each) for each in self.users if self._is_slot(each)} & self.devices) > 1
+
+    def _is_slot(self, variable: int) -> bool:
+        """Whether only updates of variables read a variable."""
+        return all(op.name in self._leads_to_updates for op in self.users.get(variable, ()))
 
     def _gradients_of(self, op: Op) -> set[DeviceName]:
         """Where the gradients were made that an op of an optimizer works on."""

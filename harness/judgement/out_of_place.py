@@ -17,6 +17,7 @@ from harness.judgement.accounting import Account
 from harness.judgement.clients import misplaced_updates, prepares_for_a_server
 from harness.judgement.companions import are_an_unscoped_model, live_with
 from harness.judgement.detours import detours
+from harness.judgement.phases import left_to_others
 from harness.judgement.provenance import SEVERAL, Cut, Provenance
 from harness.judgement.shards import Shards
 from harness.judgement.strays import Misplaced
@@ -52,7 +53,7 @@ def judge_shards(wiring: Wiring, devices: Devices, trace: Trace) -> Iterator[Mis
     for shards in judged:
         others = [other for other in judged if other is not shards and not other.is_within(shards)]
         work = (each for each in shards.misplaced() if not prepares_for_a_server(shards, each.op))
-        own = (*work, *misplaced_updates(shards), *detours(shards), *_joins_in_a_tower(shards))
+        own = (*work, *misplaced_updates(shards), *detours(shards), *left_to_others(shards), *_joins_in_a_tower(shards))
         for misplaced in own:
             # What brings rows of the device together with a part that visits it, such as a block of keys, is at home.
             if misplaced.op.name not in seen and not any(other.is_home_of(misplaced.op) for other in others):

@@ -158,7 +158,9 @@ def _from_python(account: Account, meant: Set[DeviceName]) -> Iterator[Op]:
         scopes = {op.requested for op in makers if account.depends(op)}
         made = [op for op in makers if op.requested in meant - scopes and op.name in anew]
         if none_given and parts and join.type in JOINS:
-            if len({op.requested for op in makers} - {None}) > 1 and all(op.name in anew for op in makers):
+            # Where all of them multiply it with weights, Python has prepared the rows.
+            done = all(op.name in anew for op in makers) and not all(anew.get(op.name) for op in makers)
+            if done and len({op.requested for op in makers} - {None}) > 1:
                 yield from made or makers
                 return
         elif scopes and made:

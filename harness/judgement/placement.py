@@ -32,6 +32,7 @@ from harness.judgement.outside import judge_outside, judge_python
 from harness.judgement.provenance import SLICES, Provenance
 from harness.judgement.strays import Misplaced, first_of, lines, named, stray
 from harness.judgement.undivided import judge_undivided
+from harness.judgement.waiting import judge_waiting
 from harness.judgement.wiring import Wiring
 from harness.records import Finding
 
@@ -83,6 +84,7 @@ def judge_placement(
         *_merge("variable-placement", away, trace, mode),
         *judge_outside(account, devices, mode),
         *judge_python(account, devices, mode),
+        *(judge_waiting(account, mode) if on_host else ()),
         *_unused(account, devices, mode, rows, program, chosen=not on_host),
     ]
 

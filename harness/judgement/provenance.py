@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 from harness.evidence.arithmetic import SPLITS
 from harness.evidence.op import Op
 from harness.judgement.wiring import Wiring, sources_of
+from harness.proof.rules.table import FAMILIES
 
 #: What an op works on that reads tensors of several parts.
 SEVERAL = -1
@@ -142,20 +143,27 @@ class Provenance:
     def _compared(self, parts: Mapping[_Part, int], found: Family) -> Iterator[tuple[str, str]]:
         """The ops whose rows are those of one part, and what they compare them with or look them up in: several parts.
 
-        As a shard's queries and all keys, or a shard's edges and the nodes.
+        As a shard's queries and all keys, a shard's edges and the nodes, or a shard and the mean of the batch, which is
+        the same for many of its numbers.
         """
         for name in found:
             op = self.wiring.by_name[name]
-            at = ROW_OPERANDS.get(op.type)
             sources = self.sources[name]
-            if at is None or len(sources) < 2 or op.role == "gradient":
+            if found[name] != SEVERAL or len(sources) < 2 or op.role == "gradient":
                 continue
-            rows, other = (
-                parts.get(source, parts.get((source[0], None), found.get(source[0])))
-                for source in (sources[at], sources[1 - at])
-            )
-            if rows not in (None, SEVERAL) and other == SEVERAL:
-                yield sources[1 - at][0], name
+            of = [parts.get(source, parts.get((source[0], None), found.get(source[0]))) for source in sources[:2]]
+            one_by_one = op.type in FAMILIES["elementwise"] and len(sources) == 2
+            at = ROW_OPERANDS.get(op.type)
+            for rows, other in ((0, 1), (1, 0)):
+                if of[rows] in (None, SEVERAL) or of[other] != SEVERAL:
+                    continue
+                if at == rows or (one_by_one and self._is_stretched(sources[other][0], name)):
+                    yield sources[other][0], name
+
+    def _is_stretched(self, operand: str, name: str) -> bool:
+        """Whether an op on numbers one by one uses each number of an operand several times."""
+        given, made = self.wiring.size(operand), self.wiring.size(name)
+        return given is not None and made is not None and given < made
 
     def _followed(self, parts: Mapping[_Part, int], apart: Set[tuple[str, str]]) -> dict[str, int]:
         """The same, where some ops are not followed to some of their readers."""

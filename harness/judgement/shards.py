@@ -25,7 +25,7 @@ from harness.judgement.strays import Misplaced, cause_of
 from harness.judgement.wiring import reached
 
 #: The share of a shard's work from which on it is a finding elsewhere: less costs less than it takes to look at it.
-_SHARE = 0.05
+SHARE = 0.05
 #: The share from which on it is a finding on the host, where the program may prepare and collect its shards.
 _MOST = 0.5
 #: Ops that weigh more than others, where the shapes of none are known.
@@ -58,7 +58,7 @@ class Shards:
         self.optimized = [op for op in self.ops if op.name in optimizer and op.role == "forward" and computes(op)]
         worked = [op for op in self.ops if computes(op) and op.role == "forward" and op.type not in PYTHON]
         # What cuts a part out is no work on it.
-        worked = [op for op in worked if op.type not in SLICES or self._sources(op.name)]
+        worked = [op for op in worked if op.type not in SLICES or self.sources(op.name)]
         checks = checks_of(self.wiring)
         worked = [op for op in worked if op.name not in optimizer | checks]
         # What a scope asked for says where its part was meant to be, even if its work was done elsewhere in the end.
@@ -97,10 +97,10 @@ class Shards:
                 elif name not in seen:
                     seen.add(name)
                     stack.append((name, True))
-                    stack += [(source, False) for source in self._sources(name) if source not in seen]
+                    stack += [(source, False) for source in self.sources(name) if source not in seen]
         return ordered
 
-    def _sources(self, name: str) -> list[str]:
+    def sources(self, name: str) -> list[str]:
         """The ops on the same part that an op reads from."""
         part = self.family[name]
         return [source for source, _ in self.provenance.sources[name] if self.family.get(source) == part]
@@ -134,7 +134,7 @@ class Shards:
     def _sized(self) -> bool:
         return any(self.trace.work.get(op.name) for op in self.worked)
 
-    def _weight(self, op: Op) -> float:
+    def weight(self, op: Op) -> float:
         """How much an op works, by its shapes or, where they are unknown, by its type."""
         known = self.trace.work.get(op.name) if self._sized else None
         return known or (100.0 if any(word in op.type for word in _HEAVY) else 1.0)
@@ -147,7 +147,7 @@ class Shards:
         strays: list[tuple[Op, int, DeviceName, bool]] = []
         worked = {op.name for op in self.worked}
         entered = self._after(lambda op: op.name in worked and self.place(op) in homes.get(self.part(op), ()))
-        for step in self._steps.values():
+        for step in self.steps.values():
             for op in step.values():
                 device, part = self.place(op), self.part(op)
                 own = homes.get(part, set())
@@ -161,7 +161,7 @@ class Shards:
                         continue
                 elif device != self.host and op.requested is not None:
                     continue
-                unscoped = op.requested is None and (op.name not in entered or self._updates(op))
+                unscoped = op.requested is None and (op.name not in entered or self.updates(op))
                 # Even where the host is one of the devices, what lives in its memory may be meant to be there.
                 hosts_own = device not in self.devices or not on_device(op)
                 on_host = op.requested is not None and device == self.host and hosts_own
@@ -172,16 +172,16 @@ class Shards:
         for op, part, device, free in strays:
             away[part, device, free, cause_of(op, homes[part], others=(part, device) in scoped)].append(op)
         for (part, _, free, cause), ops in away.items():
-            share = sum(map(self._weight, ops)) / sum(map(self._weight, self._worked_with(part)))
+            share = sum(map(self.weight, ops)) / sum(map(self.weight, self._worked_with(part)))
             # What stands before a scope may prepare the rows; what works with weights is a model.
-            model = any(op.requested is None and has_weights(op) and not self._updates(op) for op in ops)
-            if share >= (_MOST if free and not model else _SHARE):
+            model = any(op.requested is None and has_weights(op) and not self.updates(op) for op in ops)
+            if share >= (_MOST if free and not model else SHARE):
                 home = min(homes[part], key=str)
                 for op in ops:
                     yield Misplaced(op, home, cause, share)
 
     @cached_property
-    def _steps(self) -> dict[tuple[int, int], dict[int, Op]]:
+    def steps(self) -> dict[tuple[int, int], dict[int, Op]]:
         """The same op of each part: reached from the cut by the same ops."""
         shapes: dict[str, int] = {}
         for op in self.ops:
@@ -209,7 +209,7 @@ class Shards:
     def odd_ones(self) -> set[str]:
         """The ops that are not at home, where most parts do the same at home, and on at least two devices."""
         found: set[str] = set()
-        for step in self._steps.values():
+        for step in self.steps.values():
             places = {part: self.place(op) for part, op in step.items()}
             at_home = [place for part, place in places.items() if place in self.homes.get(part, ())]
             if len(set(at_home)) > 1 and len(at_home) > len(step) / 2:
@@ -241,8 +241,11 @@ class Shards:
     def made_apart(self, name: str | None) -> bool:
         """Whether each of the devices made its own of what this op made, from its own part."""
         op = self.wiring.by_name.get(name or "")
+        if op is not None and op in self.optimized:  # what became of a gradient is made where the gradient is
+            behind = reached([op], lambda each: [self.wiring.by_name[source] for source in self.sources(each.name)])
+            op = next((each for each in behind if each.role == "gradient"), op)
         name = name if op is None or op.role != "gradient" else op.forward
-        for step in self._steps.values():
+        for step in self.steps.values():
             if any(each.name == name for each in step.values()):
                 places = {self.place(each) for each in step.values()}
                 return len(step) == len(places) > 1 and places <= self.devices
@@ -253,7 +256,7 @@ class Shards:
         """The parts that each device works on, or was asked to work on."""
         labels: dict[DeviceName, set[int]] = defaultdict(set)
         for op in (*self.worked, *self._moved):
-            if (place := self.place(op) or op.requested) is not None and not self._handed_on(op):
+            if (place := self.place(op) or op.requested) is not None and not self.handed_on(op):
                 labels[place].add(self.part(op))
         return labels
 
@@ -261,7 +264,7 @@ class Shards:
     def homes(self) -> dict[int, set[DeviceName]]:
         """The devices of each part: of those that work on it, those that work on the fewest other parts."""
         labels = self._labels
-        if not any(len({self.place(op) for op in step.values()} & self.devices) > 1 for step in self._steps.values()):
+        if not any(len({self.place(op) for op in step.values()} & self.devices) > 1 for step in self.steps.values()):
             # Lookups run at their variable. Where their rows are handed to says where they were meant to be.
             if not any(op.type in LOOKUPS for op in self.worked):
                 return {}
@@ -303,7 +306,7 @@ class Shards:
 
     def _of_another(self, op: Op, step: dict[int, Op]) -> bool:
         """Whether an op is where another part is at home, which does the same there."""
-        device, part, homes, steps = self.place(op), self.part(op), self.homes, self._steps
+        device, part, homes, steps = self.place(op), self.part(op), self.homes, self.steps
         others = [other for other, own in homes.items() if other != part and device in own]
         if len(step) > 1:
             return any(other in step and self.place(step[other]) == device for other in others)
@@ -315,7 +318,7 @@ class Shards:
         """The ops on one part that come after one for which ``start`` is true."""
         found: set[str] = set()
         for op in self.ops:
-            if any(name in found or start(self.wiring.by_name[name]) for name in self._sources(op.name)):
+            if any(name in found or start(self.wiring.by_name[name]) for name in self.sources(op.name)):
                 found.add(op.name)
         return found
 
@@ -346,9 +349,9 @@ class Shards:
             ends = self.ends(op, lambda reader: reader.type in _SCALES | MOVEMENT)
             if ends and all(self.family[end.name] == SEVERAL or end.role == "update" for end in ends):
                 return True
-        return self._handed_on(op)
+        return self.handed_on(op)
 
-    def _updates(self, op: Op) -> bool:
+    def updates(self, op: Op) -> bool:
         """Whether an op is done for variables alone, such as those of a metric, and so belongs to them."""
         places = (None, self.place(op))
         ends = self.ends(
@@ -356,7 +359,7 @@ class Shards:
         )
         return bool(ends) and all(end.role == "update" for end in ends)
 
-    def _handed_on(self, op: Op) -> bool:
+    def handed_on(self, op: Op) -> bool:
         """Whether an op meets other parts in the scope that it stands in."""
         ends = self._ends(op, lambda reader: reader.device in (None, op.device) or reader.type in MOVEMENT)
         meets = [self._meets(end, op) for end in islice(ends, 1)]

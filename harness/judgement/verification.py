@@ -24,6 +24,7 @@ PLACE_KINDS = frozenset(
         "transfer",
         "shared-gpu",
         "repeated-work",
+        "serial-devices",
     }
 )
 #: So many findings are printed, and lines of evidence for the first: with the verdict, ten lines at most.

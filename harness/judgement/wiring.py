@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator
 from functools import cached_property
+from math import prod
 
 from harness.devices.name import DeviceName
 from harness.evidence.arithmetic import CALLS, PYTHON, TABLES, computes, moved, on_device, sources_of as sources_of
@@ -33,9 +34,15 @@ class Wiring:
     """The connections between the ops of one trace."""
 
     def __init__(self, trace: Trace) -> None:
+        self.trace = trace
         self.ops = trace.ops
         self.arguments = trace.arguments
         self.by_name = {op.name: op for op in trace.ops}
+
+    def size(self, name: str) -> int | None:
+        """The number of elements of what an op makes first, where it is known."""
+        shape = next(iter(self.trace.shapes.get(name) or ()), None)
+        return None if shape is None or None in shape else prod(size or 0 for size in shape)
 
     @cached_property
     def _readers(self) -> dict[str, list[Op]]:

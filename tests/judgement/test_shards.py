@@ -13,6 +13,7 @@ import misplaced_models
 import misplaced_programs
 import misplaced_steps
 import pytest
+import steps_at_neighbours
 import tensorflow as tf
 import visiting_parts
 from shard_programs import Program
@@ -25,7 +26,8 @@ pytestmark = pytest.mark.devices(min=4)
 #: An error in the scope of a GPU: Python functions, and the loop that computes a Jacobian.
 NO_GPU_KERNEL = pytest.mark.devices(kind="logical-cpu")
 PLAIN_PYTHON = ("numpy_function", "numpy_function_with_texts")
-PAIRS = {**misplaced_programs.PAIRS, **misplaced_models.PAIRS, **visiting_parts.PAIRS, **misplaced_steps.PAIRS}
+_FILES = (misplaced_programs, misplaced_models, visiting_parts, misplaced_steps, steps_at_neighbours)
+PAIRS = {name: make for each in _FILES for name, make in each.PAIRS.items()}
 
 
 def _on_cpus_alone(value: Any, *alone: object) -> Any:
@@ -66,6 +68,7 @@ def test_work_on_another_shards_device_is_found_and_the_clean_twin_passes(name: 
             *clean_shards.CLEAN,
             *clean_models.CLEAN,
             *misplaced_steps.CLEAN,
+            *steps_at_neighbours.CLEAN,
         )
     ],
 )
