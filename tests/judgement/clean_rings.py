@@ -64,7 +64,7 @@ def ring_all_reduce_of_gradients(devices: Devices) -> Program:
     def gradient(x: Any) -> Any:
         with tf.GradientTape() as tape:
             loss = tf.reduce_sum(tf.tanh(tf.matmul(x, weights)))
-        return tf.reshape(tape.gradient(loss, weights) / 4.0, [-1])
+        return tf.reshape(tape.gradient(loss, weights), [-1])
 
     return _on_shards(devices, gradient)
 
