@@ -130,6 +130,18 @@ FAULTS = (
         rule="C413",
     ),
     Fault(
+        "V34-clipped",
+        "the results of each tower are clipped",
+        "made up for this list",
+        slip(
+            Towers.model,
+            lambda t, x: t.joined(lambda part: tf.clip_by_value(t.model(part), -0.5, 0.5), x),
+            lambda t, x: t.joined(lambda part: tf.clip_by_value(t.model(part), -1.0, 1.0), x),
+        ),
+        "is clipped to the range from -0.5 to 0.5",
+        rule="C415",
+    ),
+    Fault(
         "V34-last-layer-left-out",
         "the last layer is left out in each tower",
         "made up for this list",
