@@ -56,7 +56,7 @@ def ring_all_reduce(devices: Devices) -> Program:
     return _on_shards(devices, lambda x: tf.reduce_sum(tf.reshape(first(x), [-1, 8]), 0))
 
 
-def ring_all_reduce_of_gradients(devices: Devices) -> Program:
+def ring_all_reduce_of_gradients(devices: Devices, scale: float = 1.0) -> Program:
     import tensorflow as tf
 
     weights = tf.Variable(sample(6, 8, seed=1))
@@ -64,9 +64,17 @@ def ring_all_reduce_of_gradients(devices: Devices) -> Program:
     def gradient(x: Any) -> Any:
         with tf.GradientTape() as tape:
             loss = tf.reduce_sum(tf.tanh(tf.matmul(x, weights)))
-        return tf.reshape(tape.gradient(loss, weights), [-1])
+        return tf.reshape(tape.gradient(loss, weights) * scale, [-1])
 
     return _on_shards(devices, gradient)
 
 
-CLEAN: tuple[Callable[[Devices], Program], ...] = (ring_all_reduce, ring_all_reduce_of_gradients)
+def ring_all_reduce_of_scaled_gradients(devices: Devices) -> Program:
+    return ring_all_reduce_of_gradients(devices, 0.25)
+
+
+CLEAN: tuple[Callable[[Devices], Program], ...] = (
+    ring_all_reduce,
+    ring_all_reduce_of_gradients,
+    ring_all_reduce_of_scaled_gradients,
+)
