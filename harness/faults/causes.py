@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from harness.devices.device import Devices
-from harness.faults.fault import Fault
+from harness.faults.fault import Fault, soft_placement
 from harness.faults.samples import integers, on_each, sample
 from harness.faults.slips import Towers, slip, two_layers
 from harness.lazy import tf
@@ -198,6 +198,7 @@ FAULTS = (
             lambda t, values: _of_parts(t, values, lambda number: number),
             inputs=lambda count: {"values": sample(3 * count, 2)},
             modes=("eager",),
+            surroundings=soft_placement,
         ),
         "reads the parts 0 of <n>",
         rule="C115",

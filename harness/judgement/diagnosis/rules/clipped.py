@@ -44,7 +44,9 @@ def _range_text(have: Array, want: Array) -> str:
         return ""
     if np.any(raised) and np.any(lowered):
         return f"the range from {factor_text(float(low))} to {factor_text(float(high))}"
-    return f"at least {factor_text(float(low))}" if np.any(raised) else f"at most {factor_text(float(high))}"
+    bound = float(low if np.any(raised) else high)
+    # That is a ReLU's, which the first op that differs names.
+    return "" if not bound else f"at {'least' if np.any(raised) else 'most'} {factor_text(bound)}"
 
 
 RULE = Rule("C415", "clipped", "clipped elements", _claims)
