@@ -235,7 +235,7 @@ class Belongings:
 
     @cached_property
     def _slots_are_shared_out(self) -> bool:
-        """Whether slots are on several devices, whoever computes with the variables that they are for."""
+        """Whether the slots of optimizers are spread over several devices."""
         return len({self.homes.get(each) for each in self.users if self._is_slot(each)} & self.devices) > 1
 
     def _is_slot(self, variable: int) -> bool:

@@ -1,8 +1,8 @@
-"""Finds a step that the device of each part of a batch leaves to the device of another part.
+"""Finds a step of the work on each shard that runs on the device of another shard, and has no reason to.
 
-Where all that is left to do on each part moves on, that is a second phase. A step that comes back, or that moves while
-other work on its part stays, needs nothing of the device it is sent to if it reads its own part, and what is the same
-for all parts. At home, it would take as long, and nothing would be copied.
+If all that is left to do moves to the next device, that is a second phase, and right. But here the results come back,
+or other work on the shard stays. And the step reads only its shard, and what is the same for all shards. On the shard's
+own device it would take as long, and nothing would be copied.
 """
 
 from __future__ import annotations

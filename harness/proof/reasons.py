@@ -88,6 +88,8 @@ class Reasons:
                     return f"shards have {len(weights)} different weights"
                 return f"shards have the weights {', '.join(weights[:-1])} and {weights[-1]}"
             named = " and ".join(f"[{start}, {end})" for start, end in rows)
+            if {mono for mono, _ in self.alg.bases[base].full().terms} <= {mono for mono, _ in p.terms}:
+                return f"rows {named} of {size} have another weight than the others"  # the sum of all is there too
             return f"only rows {named} of {size} are summed"
         return ""
 

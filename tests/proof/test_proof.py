@@ -166,11 +166,17 @@ def test_a_refutation_says_why() -> None:
     def short(x: Any) -> Any:
         return tf.add_n([tf.reduce_sum(tf.square(part @ w)) for part in tf.split(x, 4)[:3]]) / 24.0
 
+    def again(x: Any) -> Any:
+        return loss(x) + loss(x[2:4])
+
     inputs = {"x": array(8, 5)}
-    (uneven,), (less,), (more,) = (prove(fn, loss, inputs).results for fn in (halves, short, lambda x: loss(x) * 4.0))
+    (uneven,), (less,), (more,), (added,) = (
+        prove(fn, loss, inputs).results for fn in (halves, short, lambda x: loss(x) * 4.0, again)
+    )
     assert (uneven.why, uneven.refuted) == ("shards have the weights 1/18 and 1/30", True)
     assert (less.why, less.refuted) == ("only rows [0, 6) of 8 are summed", True)
     assert (more.why, more.refuted) == ("4 times the reference's", True)
+    assert (added.why, added.refuted) == ("rows [2, 4) of 8 have another weight than the others", True)
     assert less.place.startswith("tests/proof/test_proof.py:")
 
 

@@ -140,10 +140,10 @@ def _related(search: Search, told: Told) -> Told | None:
     return None if found is None else Told(found[0], told.expected, found[1])
 
 
-_PAIR, _CHOICE, _MOVE, _ROWS, _RELATION, _ANEW, _PART, _NEIGHBOURS = (
-    *("C907", "C904", "C911", "C912"),
-    *("C915", "C916", "C917", "C918"),
-)
+#: The codes of looks from which more follows.
+_CHOICE, _PAIR = "C904", "C907"
+_MOVE, _ROWS = "C911", "C912"
+_RELATION, _ANEW, _PART, _NEIGHBOURS = "C915", "C916", "C917", "C918"
 #: Where the fault may be instead of at the op that was found, the most telling look first.
 WHERE: tuple[Look, ...] = (
     Look(
@@ -179,7 +179,7 @@ WHERE: tuple[Look, ...] = (
     Look(
         "C906",
         "stale-read",
-        "A variable is read before an update that the reference makes before it.",
+        "A variable is read before its update; the reference reads it after that.",
         _told(stale_read),
     ),
     Look(
@@ -192,7 +192,7 @@ WHERE: tuple[Look, ...] = (
     Look(
         "C909",
         "out-of-line",
-        "Of constants, one for each device, one is out of line; or a weight is not the share of its shard.",
+        "Of the constants of the devices, one does not fit the others; or a weight is not the share of its shard.",
         _out_of_line,
     ),
 )
@@ -211,13 +211,13 @@ WHY: tuple[Look, ...] = (
     Look(
         "C913",
         "mispaired",
-        "An op pairs rows of one tensor with other rows of another one.",
+        "An op pairs the rows of one tensor with the wrong rows of another one.",
         _said(lambda search, step, _: mispaired(search, step)),
     ),
     Look(
         "C914",
         "other-constants",
-        "An op would be right with the constants of the reference's.",
+        "An op would be right with the constants of the reference's op.",
         _said(lambda *of: unlike_reference(*of) if right_with_constants(*of) else ""),
     ),
     Look(
