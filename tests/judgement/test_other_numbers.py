@@ -162,3 +162,36 @@ def test_inputs_that_are_parts_of_each_other_stay_so(devices: harness.Devices) -
     assert clean.findings == (), clean
     assert clean.verdict is Verdict.PASS, clean
     assert "All rows of the inputs are equal" in clean.reason
+
+
+@pytest.mark.parametrize("mode", ["eager", "graph"])
+def test_an_accumulator_that_a_step_empties_has_no_other_numbers_and_one_that_it_only_reads_has(
+    devices: harness.Devices, mode: str
+) -> None:
+    weights, held = tf.Variable(_numbers(0, 4, 3)), tf.Variable(tf.zeros([4, 3]))
+
+    def slope(x: Any) -> Any:
+        return tf.matmul(x, tf.matmul(x, weights), transpose_a=True)
+
+    def accumulated(x: Any) -> None:
+        for device, part in zip(devices[:2], tf.split(x, 2), strict=True):
+            with tf.device(device.name):
+                held.assign_add(slope(part))
+        weights.assign_sub(0.01 * held)
+        held.assign(tf.zeros([4, 3]))
+
+    def read(x: Any) -> None:
+        total = held.read_value()
+        for device, part in zip(devices[:2], tf.split(x, 2), strict=True):
+            with tf.device(device.name):
+                total += slope(part)
+        weights.assign_sub(0.01 * total)
+
+    def once(x: Any) -> None:
+        weights.assign_sub(0.01 * slope(x))
+
+    options: dict[str, Any] = {"devices": devices[:2], "variables": [weights, held], "modes": (mode,)}
+    right, wrong = (harness.verify(fn, once, {"x": _numbers(1, 6, 4)}, **options) for fn in (accumulated, read))
+    assert right.verdict is Verdict.PASS, right
+    assert wrong.verdict is Verdict.FAIL, wrong
+    assert "with others they do not" in wrong.reason
