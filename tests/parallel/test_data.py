@@ -204,7 +204,7 @@ def test_a_result_of_another_size_is_refused(devices: Devices) -> None:
 
 
 def test_results_padded_to_the_longest_row_of_each_shard_are_refused(devices: Devices) -> None:
-    rows = tf.ragged.constant([["a", "bb"], ["ccc"], ["d"], ["gg"]])
+    rows = tf.ragged.constant([[1, 2], [3], [4], [5]])  # a GPU has no kernel that pads strings
     some = devices[:2]
     with pytest.raises(ShardingError, match=r"shapes \[2, 2\] and \[2, 1\].*to_tensor\(shape=...\) pads all alike"):
         make_parallel(lambda rows: rows.to_tensor(), some)(rows)
