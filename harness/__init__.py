@@ -9,12 +9,15 @@ what it needs on first use, and has a help text of its own, as in help(harness.v
     prove               whether two programs compute the same for every input: a Proof
     trace               what ran where: a Trace
     write_report        the page, run.json and junit.xml of verifications
+    load_run            the RunRecord in a run.json
+    write_summaries     speedups, profiles, traces and verifications for TensorBoard
 
     make_parallel       run a function on several devices, each on its share of the rows
     pipeline            run stages one after the other, each on its device
     ensemble            run several models on the same arguments, each on its device
     colocate_gradients  run backward ops on the devices of their forward ops
     measure_speedup     the speedup of one program over another: a SpeedupRecord, of Work
+    profile             where the time and the memory of a program go: a Profile
     Memory              the memory of devices, and what leaks
 
     Verification        what verify returns: a Verdict, each Finding, what was Exercised
@@ -72,12 +75,17 @@ if _typing.TYPE_CHECKING:
     from harness.records import (
         Exercised as Exercised,
         Finding as Finding,
+        RunRecord as RunRecord,
         Verdict as Verdict,
     )
+    from harness.report.storage import load_run as load_run
+    from harness.report.summaries import write_summaries as write_summaries
     from harness.report.verifications import write_report as write_report
     from harness.speed.measure import measure_speedup as measure_speedup
     from harness.speed.memory.memory import Memory as Memory
     from harness.speed.record import SpeedupRecord as SpeedupRecord, Work as Work
+    from harness.speed.timeline.profile import profile as profile
+    from harness.speed.timeline.record import Profile as Profile
 
 #: The public names by the module that has them.
 _NAMES = {
@@ -111,11 +119,15 @@ _NAMES = {
     "harness.parallel.gradients": ("colocate_gradients",),
     "harness.parallel.model": ("pipeline",),
     "harness.proof.claim": ("Proof", "prove"),
-    "harness.records": ("Exercised", "Finding", "Verdict"),
+    "harness.records": ("Exercised", "Finding", "RunRecord", "Verdict"),
+    "harness.report.storage": ("load_run",),
+    "harness.report.summaries": ("write_summaries",),
     "harness.report.verifications": ("write_report",),
     "harness.speed.measure": ("measure_speedup",),
     "harness.speed.memory.memory": ("Memory",),
     "harness.speed.record": ("SpeedupRecord", "Work"),
+    "harness.speed.timeline.profile": ("profile",),
+    "harness.speed.timeline.record": ("Profile",),
 }
 _HOME = {name: module for module, names in _NAMES.items() for name in names}
 

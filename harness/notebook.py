@@ -2,14 +2,22 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from html import escape
+from typing import Any
+
+from harness.plural import plural
 
 _COLOURS = {"PASS": "#1a7f37", "FAIL": "#cf222e"}
 _OTHER = "#9a6700"
 #: The colours of bars, in order: those of the first parts are easily told apart by the colour-blind.
 _BARS = ("#56B4E9", "#D55E00", "#009E73", "#CC79A7", "#999999")
 _BAR_PX = 240
+#: With its unit.
+_NUMBER = re.compile(r"-?[\d,.]+( ?\S+)?")
+#: Findings of a run that a notebook shows.
+_FINDINGS = 10
 
 
 def block(head: str, sentences: Iterable[str], *parts: str) -> str:
@@ -55,5 +63,34 @@ def bars(rows: Mapping[str, Mapping[str, int]]) -> str:
     return f"<table><tr><th></th>{marks}<th></th></tr>{body}</table>" if rows else ""
 
 
+class ShownRun:
+    """What is shown of a :class:`harness.records.RunRecord`."""
+
+    __slots__ = ()
+
+    def __repr__(self) -> str:
+        return f"<RunRecord {' '.join(_sentences(self))}>"
+
+    def _repr_html_(self) -> str:
+        """What a notebook shows: the verdict, the devices, what was found, and each check."""
+        record: Any = self
+        rows = [(str(each.verdict), each.check, str(each.exercised), each.reason) for each in record.results]
+        findings = [
+            f"{each.check}: [{finding.code} {finding.kind}] {finding.message}"
+            for each in record.results
+            for finding in each.findings
+        ]
+        cards = small(", ".join(f"{card.label} {card.name}" for card in record.cards))
+        head, *sentences = _sentences(record)
+        checks = table(("", "check", "exercised", "proved, or why not"), rows)
+        return block(head, sentences, cards, listed(findings[:_FINDINGS]), checks)
+
+
+def _sentences(record: Any) -> list[str]:
+    done = f"{plural(len(record.results), 'check')} on {record.spec} in {record.elapsed_s:,.0f} s"
+    ended = "" if record.complete else "; the run did not end"
+    return [str(record.verdict), f"{done}{ended}"]
+
+
 def _cell(text: str) -> str:
-    return f'<td style="text-align:{"right" if text[:1].isdigit() else "left"}">{escape(text)}</td>'
+    return f'<td style="text-align:{"right" if _NUMBER.fullmatch(text) else "left"}">{escape(text)}</td>'

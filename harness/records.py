@@ -1,7 +1,6 @@
 """Records that the harness keeps: frozen, typed and versioned. Units are in the field names; ``None`` means missing.
 
-They are plain dataclasses, so importing this module loads no library. ``harness.report.storage`` reads and writes them,
-validated by Pydantic.
+They are plain dataclasses, so importing this module loads no library. ``harness.report.storage`` reads and writes them.
 """
 
 from __future__ import annotations
@@ -11,6 +10,7 @@ from dataclasses import dataclass, field
 from enum import Enum
 
 from harness.finding_kinds import KINDS
+from harness.notebook import ShownRun
 from harness.plural import plural
 
 #: Version of the stored form of :class:`RunRecord`. Readers accept this version and all earlier ones.
@@ -370,8 +370,8 @@ class CardVerdict:
     next_step: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class RunRecord:
+@dataclass(frozen=True, slots=True, repr=False)
+class RunRecord(ShownRun):
     """One run of ``harness validate``, written after each result so that an interrupted run loses nothing."""
 
     started_at: str

@@ -31,7 +31,7 @@ class Level(str, Enum):
     @property
     def factor(self) -> int:
         """How many times as many examples as ``quick`` a check generates."""
-        return {Level.QUICK: 1, Level.STANDARD: 2, Level.DEEP: 8}[self]
+        return {Level.QUICK: 1, Level.STANDARD: 4, Level.DEEP: 16}[self]
 
     def includes(self, other: Level) -> bool:
         """Whether checks of the level ``other`` run at this level."""

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from harness.strategies import Models
 
 #: How many sets of models are generated at the level ``quick``.
-EXAMPLES = 6
+EXAMPLES = 3
 FEATURES, OUTPUTS, ROWS = 5, 3, 7
 LEARNING_RATE = 0.05
 
@@ -107,6 +107,6 @@ CHECK = Check(
     proves=f"{EXAMPLES} random sets of models and one training step of several models match running the models "
     "one by one; each model's ops, variables and slots are on its device; only arguments and results move",
     minimum_devices=2,
-    typical_s=4,
+    typical_s=3,
     run=run,
 )

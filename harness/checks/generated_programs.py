@@ -13,8 +13,8 @@ if TYPE_CHECKING:
     from harness.judgement.verification import Verification
     from harness.strategies import Program
 
-#: How many programs are generated: as many as take about 15 seconds on two cores.
-EXAMPLES = 24
+#: How many programs are generated: as many as take about 8 seconds on two cores.
+EXAMPLES = 12
 
 
 def run(context: CheckContext) -> CheckResult:
@@ -56,6 +56,6 @@ CHECK = Check(
     proves=f"{EXAMPLES} random row-wise programs match the single-device run in values and gradients, with every "
     "forward and backward op on the right device",
     minimum_devices=2,
-    typical_s=15,
+    typical_s=8,
     run=run,
 )

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from harness.strategies import StagedProgram
 
 #: How many staged programs are generated at the level ``quick``.
-EXAMPLES = 6
+EXAMPLES = 3
 #: Units of a layer and rows of the batch: the rows are no multiple of the micro-batches.
 UNITS, ROWS, MICROBATCHES = 12, 14, 4
 LEARNING_RATE, MOMENTUM = 0.1, 0.9
@@ -126,6 +126,6 @@ CHECK = Check(
     "match the single-device run; a stage's weights, slots and ops are on its device, and activations move only "
     "between neighbours",
     minimum_devices=2,
-    typical_s=5.5,
+    typical_s=4,
     run=run,
 )

@@ -21,11 +21,21 @@ def save_run(record: RunRecord, folder: Path) -> Path:
     return save_json(record, folder, RUN_FILE)
 
 
-def load_run(path: Path) -> RunRecord:
-    """Read the record at ``path``, which may be the report folder.
+def load_run(path: str | Path) -> RunRecord:
+    """Read a ``run.json``, as ``harness validate`` and ``pytest --harness-report`` write it. Notebooks show its checks.
 
-    Raise InvalidRecord if there is no such file, or it is not a record of this version or an earlier one.
+    Args:
+        path: the file, or the folder of the report.
+
+    Raises:
+        InvalidRecord: there is no such file, or it is not a record of this version or an earlier one.
+
+    Example:
+        >>> run = harness.load_run("report")
+        >>> [result.check for result in run.results if result.verdict != "PASS"]
+        []
     """
+    path = Path(path)
     file = path / RUN_FILE if path.is_dir() else path
     record = load_versioned(file, RunRecord, RUN_SCHEMA_VERSION)
     # Figures may be infinite, as a text; times cannot.

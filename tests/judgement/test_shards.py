@@ -61,7 +61,7 @@ def test_work_on_another_shards_device_is_found_and_the_clean_twin_passes(name: 
 @pytest.mark.parametrize(
     "make",
     [
-        _on_cpus_alone(make, clean_shards.jacobian_of_each_row)
+        _on_cpus_alone(make, clean_shards.jacobian_of_each_row, steps_at_neighbours.rows_prepared_in_numpy)
         for make in (
             *clean_joins.CLEAN,
             *clean_rings.CLEAN,

@@ -90,6 +90,12 @@ def test_towers_between_which_python_reads_are_told_so() -> None:
     assert "Python reads 2 values per call" in cause.sentence
 
 
+def test_where_the_program_lets_nothing_wait_the_machine_is_to_be_looked_at() -> None:
+    (cause,) = causes_of(profile(overlap_share=0.0, possible_overlap_share=0.45, apart=True))
+    assert "nothing in the program makes one wait" in cause.sentence
+    assert "control_dependencies" not in cause.sentence
+
+
 def test_one_device_is_never_called_serialised_or_alone_with_the_backward_pass() -> None:
     one = profile(times(0, gradient_ops=10), overlap_share=None, possible_overlap_share=None)
     assert causes_of(one) == ()

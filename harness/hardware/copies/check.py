@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 
 from harness.checking.check import Check, CheckContext, Level
@@ -16,7 +17,7 @@ from harness.hardware.profile import profiles_of
 from harness.hardware.profile_rates import COPIES
 from harness.hardware.rates import judge_rates
 from harness.plural import plural
-from harness.records import CheckResult, Quantity
+from harness.records import CheckResult, Quantity, RunRecord
 
 _KIB, _MIB = 2**10, 2**20
 #: Sizes in bytes: the smallest gives the latency, the largest the bandwidth that is judged.
@@ -25,11 +26,11 @@ SIZES = {
     Level.STANDARD: (4 * _KIB, 64 * _KIB, _MIB, 16 * _MIB, 128 * _MIB),
     Level.DEEP: (4 * _KIB, 64 * _KIB, _MIB, 16 * _MIB, 128 * _MIB, 512 * _MIB),
 }
-#: Those of software GPUs, whose rates say nothing.
-SOFTWARE_SIZES = (4 * _KIB, _MIB)
+#: Where rates say nothing: on software GPUs, and where a quick run copies within the memory of the host.
+UNTIMED_SIZES = (4 * _KIB, _MIB)
 #: Without a GPU the host's processor does the copying. The largest does not, or barely, fit into its caches.
 CPU_SIZES = {
-    Level.QUICK: (4 * _KIB, _MIB, 32 * _MIB),
+    Level.QUICK: UNTIMED_SIZES,
     Level.STANDARD: (4 * _KIB, 64 * _KIB, _MIB, 16 * _MIB, 64 * _MIB),
     Level.DEEP: (4 * _KIB, 64 * _KIB, _MIB, 16 * _MIB, 128 * _MIB),
 }
@@ -43,17 +44,16 @@ def run(context: CheckContext) -> CheckResult:
 def _check(machine: Machine, account: Account, context: CheckContext) -> str:
     on_gpu = any(card.is_gpu for card in machine.cards)
     wanted = (SIZES if on_gpu else CPU_SIZES)[context.level]
-    # Their rates say nothing either, so that one time is enough.
-    software = any("software GPU" in (card.kind, card.part) for card in machine.cards)
-    if software:
-        wanted = min(wanted, SOFTWARE_SIZES, key=lambda each: each[-1])
+    if any("software GPU" in (card.kind, card.part) for card in machine.cards):
+        wanted = min(wanted, UNTIMED_SIZES, key=lambda each: each[-1])
     sizes = _fitting(machine, wanted)
-    course = Course(machine, account, context.seed, timed_once=software)
+    timed = wanted != UNTIMED_SIZES
+    course = Course(machine, account, context.seed, timed_once=not timed)
     course.run(sizes)
     cards = account.cards
     blamed = blame_copies(machine, context.seed, course.trials)
     account.found(*copying_findings(blamed, cards, course.trials.details))
-    _judge(course, sizes, context)
+    _judge(course, sizes, context.history, timed=timed)
     count = len(cards)
     account.scope.append(
         f"copies between {plural(count * (count - 1), 'ordered pair')} of devices, and between the host and "
@@ -74,7 +74,7 @@ def _fitting(machine: Machine, sizes: tuple[int, ...]) -> tuple[int, ...]:
     return tuple(size for size in sizes if size <= most) or sizes[:1]
 
 
-def _judge(course: Course, sizes: tuple[int, ...], context: CheckContext) -> None:
+def _judge(course: Course, sizes: tuple[int, ...], history: Sequence[RunRecord], *, timed: bool) -> None:
     account = course.account
     cards = account.cards
     peaks = {
@@ -94,8 +94,8 @@ def _judge(course: Course, sizes: tuple[int, ...], context: CheckContext) -> Non
     judged = judge_rates(
         largest,
         course.machine.cards,
-        profiles_of(course.machine.cards),
-        context.history,
+        profiles_of(course.machine.cards) if timed else {},
+        history if timed else (),
         peaks=peaks,
         links=course.machine.pair_links(),
         full_links=course.full_links,

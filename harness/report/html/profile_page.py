@@ -8,8 +8,7 @@ from harness.report.html.charts.drawing import INK, MUTED, SERIES, Chart, add_le
 from harness.report.html.environment import render
 from harness.report.html.memory import memory_of
 from harness.report.html.tables import Table, table
-from harness.report.profile import SPENT, cells, summary
-from harness.speed.timeline.record import DeviceTimes, Profile
+from harness.speed.timeline.record import COLUMNS, SPENT, DeviceTimes, Profile
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -23,7 +22,7 @@ def profile_page(profile: Profile) -> str:
     return render(
         "profile.html.j2",
         title=profile.target,
-        lines=summary(profile),
+        lines=profile.summary(),
         chart=_activity(profile, known) if known and profile.wall_ns else None,
         times=_times(profile),
         memory=memory_of(profile),
@@ -32,13 +31,12 @@ def profile_page(profile: Profile) -> str:
 
 
 def _times(profile: Profile) -> Table:
-    head = ("device", *SPENT, "idle", "ops", "forward", "gradient")
     caption = f"Time of {profile.calls} calls by device, in ms"
-    return table(caption, head, [tuple(cells(times)) for times in profile.times], tuple(range(1, len(head))))
+    return table(caption, COLUMNS, [tuple(times.cells()) for times in profile.times], tuple(range(1, len(COLUMNS))))
 
 
 def _activity(profile: Profile, known: list[DeviceTimes]) -> Chart:
-    names = [cells(times)[0] for times in known]
+    names = [times.cells()[0] for times in known]
     shares = {
         each: [getattr(times, f"{each}_ns") / profile.wall_ns for times in known]
         for each in SPENT

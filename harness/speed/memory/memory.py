@@ -35,6 +35,9 @@ class Memory:
         self.devices = Devices.given(devices, UsageError)
         self._watch = PeakWatch(self.devices)
 
+    def __repr__(self) -> str:
+        return f"<Memory of {', '.join(device.parsed.short for device in self.devices)}>"
+
     def reset(self) -> None:
         """Forget the peaks until now. What the devices hold at this moment counts for the next peak.
 

@@ -11,8 +11,6 @@ from harness.devices.name import DeviceName
 from harness.plural import plural
 from harness.speed.timeline.record import Cause, DeviceTimes, Profile
 
-#: Above this share of the compute time, ops of unknown device forbid a sentence about devices.
-_UNATTRIBUTED = 0.2
 #: A device takes part from this share of the busiest one's compute time on.
 _TAKES_PART = 0.1
 #: Below this share of the possible overlap, devices take turns.
@@ -60,7 +58,7 @@ def towers_serialised(profile: Profile) -> Cause | None:
     """Find devices that compute one after the other (FAULTS S01, S04)."""
     working = _working(profile)
     overlap, possible = profile.overlap_share, profile.possible_overlap_share
-    if len(working) < 2 or overlap is None or not possible or too_little_known(profile):
+    if len(working) < 2 or overlap is None or not possible or profile.too_little_known:
         return None
     if overlap >= _LITTLE_OVERLAP * possible or _dependent(profile):
         return None
@@ -73,6 +71,11 @@ def towers_serialised(profile: Profile) -> Cause | None:
         )
     elif eager:
         what = "one Python thread starts the ops one by one and waits for each. Put all towers into one tf.function"
+    elif profile.apart:
+        what = (
+            "nothing in the program makes one wait for another. Look what else uses the cores or the GPUs of this "
+            "machine, and whether the work of a call is too small; profile it again while the machine is idle"
+        )
     else:
         what = (
             "each tower waits for the previous one. Look for tf.control_dependencies, a variable that all towers "
@@ -90,7 +93,7 @@ def replicas_in_turns(profile: Profile) -> Cause | None:
     """Find eager ops of several devices that never run at once, where the time of each device is unknown."""
     forward = [each for each in profile.listed if each.forward_ops]
     overlap_ns = profile.unattributed_overlap_ns
-    if len(forward) < 2 or overlap_ns is None or not profile.unattributed_ns or not too_little_known(profile):
+    if len(forward) < 2 or overlap_ns is None or not profile.unattributed_ns or not profile.too_little_known:
         return None
     share = overlap_ns / profile.unattributed_ns
     if share >= _LITTLE_OVERLAP or profile.unattributed_eager_ops <= profile.unattributed_ops / 2:
@@ -119,7 +122,7 @@ def dependent_work(profile: Profile) -> Cause | None:
 def uneven_work(profile: Profile) -> Cause | None:
     """Find a device that computes for longer than the others, which wait for it: a straggler, or an uneven cut."""
     working, calls = _working(profile), max(1, profile.calls)
-    if len(working) < 2 or not profile.wall_ns or _dependent(profile) or too_little_known(profile):
+    if len(working) < 2 or not profile.wall_ns or _dependent(profile) or profile.too_little_known:
         return None
     if towers_serialised(profile) is not None or backward_on_one_device(profile) is not None:
         return None
@@ -204,7 +207,7 @@ def input_bound(profile: Profile) -> Cause | None:
 def too_little_work(profile: Profile) -> Cause | None:
     """Find calls in which Python and op launches take longer than the ops (FAULTS S01)."""
     host = profile.host
-    if not profile.wall_ns or too_little_known(profile):
+    if not profile.wall_ns or profile.too_little_known:
         return None
     # Causes with a sentence of their own do not count.
     alone_ns = host.alone_ns - min(host.alone_ns, host.tracing_ns + host.input_ns + host.convert_ns)
@@ -248,12 +251,6 @@ def _working(profile: Profile) -> list[DeviceTimes]:
 def _typical_ns(times: DeviceTimes) -> int:
     """The compute time of all calls, if all were like the median one."""
     return times.compute_ns if times.typical_compute_ns is None else times.typical_compute_ns
-
-
-def too_little_known(profile: Profile) -> bool:
-    """Whether the device of too much of the time is unknown for a sentence about devices."""
-    known = sum(each.busy_ns for each in profile.times)
-    return profile.unattributed_ns > _UNATTRIBUTED * (known + profile.unattributed_ns)
 
 
 def _short(times: DeviceTimes) -> str:

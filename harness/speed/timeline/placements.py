@@ -37,7 +37,8 @@ class Placements:
 
     ``functions`` are the parts of each function that was called, by its name; ``parts`` those of all functions;
     ``eager`` the ops and calls that the calling thread started, in order, with their devices; ``roles`` how many
-    forward and gradient ops each device ran; ``independent_share`` is :attr:`Profile.independent_share`.
+    forward and gradient ops each device ran; ``independent_share`` and ``apart`` are those
+    of :class:`Profile`.
     """
 
     functions: Mapping[str, tuple[Part, ...]] = field(default_factory=dict)
@@ -45,6 +46,7 @@ class Placements:
     eager: tuple[tuple[str, str | None], ...] = ()
     roles: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
     independent_share: float | None = None
+    apart: bool = False
 
     def device_of(self, function: str | None, ops: frozenset[str]) -> str | None:
         """Find the only device that can have run these ops together, as a part of ``function``, or ``None``."""
@@ -61,7 +63,8 @@ def placements_of(recording: Recording, ops: Sequence[Op]) -> Placements:
             functions[step.type] = (*functions.get(step.type, ()), *_parts(step.body))
     parts = tuple(part for graph in recording.graphs for part in _parts(graph))
     eager = tuple((step.type, step.device) for step in recording.steps if not step.aside)
-    return Placements(functions, parts, eager, _roles(ops), independent_share(ops))
+    apart = len(eager) == 1 and independent_share(ops, of_results=False) == 1
+    return Placements(functions, parts, eager, _roles(ops), independent_share(ops), apart)
 
 
 def _parts(graph: Any) -> list[Part]:
@@ -73,8 +76,10 @@ def _parts(graph: Any) -> list[Part]:
     return found
 
 
-def independent_share(ops: Sequence[Op]) -> float | None:
+def independent_share(ops: Sequence[Op], *, of_results: bool = True) -> float | None:
     """Return the share of the pairs of heavy ops on different devices in which neither needs the other's result.
+
+    With ``of_results=False``, of those in which neither comes after the other one for any reason.
 
     Heavy ops are products and convolutions, or whatever computes where two devices have none of those. ``None`` where
     only one device computes.
@@ -94,7 +99,7 @@ def independent_share(ops: Sequence[Op]) -> float | None:
     dependent = 0
     for op in ops:
         # What a read of a variable waits for is a control dependency, and no result that it needs.
-        results = () if op.role in ("variable", "constant") else op.inputs
+        results = () if of_results and op.role in ("variable", "constant") else op.inputs
         before = reduce(or_, (needed.get(name, 0) for name in results), 0)
         if op.name in numbers:
             dependent += (before & ~on_device[op.device]).bit_count()

@@ -100,6 +100,7 @@ def profile_calls(
         memory=memory,
         memory_unknown=unwatched,
         independent_share=placements.independent_share,
+        apart=placements.apart,
         **{field.name: getattr(sums, field.name) for field in fields(sums) if field.name != "alone_ns"},
     )
     return Profiled(replace(profile, causes=causes_of(profile)), tuple(spans), made)
