@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import inspect
 import random
-import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -156,14 +156,21 @@ def _source_of(build: Callable[[], object] | str) -> tuple[Source, Callable[[], 
         return Source.of_file(target.path, target.function), lambda: load(target)
     if not callable(build):
         raise InvalidTarget(repr(build), f"is of type {type(build).__name__}", ACCEPTED)
-    function = str(getattr(build, "__qualname__", type(build).__name__))
+    function = str(getattr(build, "__qualname__", f"<{type(build).__name__}>"))
     module = str(getattr(build, "__module__", ""))
     source = Source(function.rpartition(".")[2] if "<" in function else function)
     if "<" not in function and module != "__main__":
         source = Source(function, module)
-    elif "<" not in function and (file := getattr(sys.modules["__main__"], "__file__", None)):
-        source = Source.of_file(Path(file), function)
+    elif "<" not in function and (path := Path(_file_of(build))).is_file():  # that of a notebook's cell does not exist
+        source = Source.of_file(path, function)
     return source, lambda: built_by(build, source.name)
+
+
+def _file_of(build: Any) -> str:
+    try:
+        return inspect.getfile(build)
+    except (OSError, TypeError):
+        return ""
 
 
 def _devices_of(devices: Sequence[Device] | str | None) -> Devices:
