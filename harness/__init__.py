@@ -16,6 +16,7 @@ what it needs on first use, and has a help text of its own, as in help(harness.v
     pipeline            run stages one after the other, each on its device
     ensemble            run several models on the same arguments, each on its device
     colocate_gradients  run backward ops on the devices of their forward ops
+    advise              try the ways to run a program on several devices: an Advice
     measure_speedup     the speedup of one program over another: a SpeedupRecord, of Work
     profile             where the time and the memory of a program go: a Profile
     Memory              the memory of devices, and what leaks
@@ -37,6 +38,8 @@ import typing as _typing
 
 if _typing.TYPE_CHECKING:
     from harness import distribute as distribute, strategies as strategies
+    from harness.advice.advise import advise as advise
+    from harness.advice.record import Advice as Advice
     from harness.devices.device import (
         Device as Device,
         Devices as Devices,
@@ -90,6 +93,8 @@ if _typing.TYPE_CHECKING:
 #: The public names by the module that has them.
 _NAMES = {
     "harness": ("distribute", "strategies"),
+    "harness.advice.advise": ("advise",),
+    "harness.advice.record": ("Advice",),
     "harness.devices.device": ("Device", "Devices"),
     "harness.devices.name": ("DeviceName",),
     "harness.devices.runtime": ("configure",),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -28,26 +28,31 @@ class Built:
 
 def load(target: Target) -> Built:
     """Call the function. Raise InvalidTarget if it returns something else; what it raises passes through."""
-    made: object = target.load(accepted=ACCEPTED)()
+    return built_by(target.load(accepted=ACCEPTED), str(target))
+
+
+def built_by(build: Callable[[], object], target: str) -> Built:
+    """The same of a function, which errors name ``target``."""
+    made = build()
     if not isinstance(made, (tuple, list)) or len(made) not in (2, 3) or not callable(made[0]):
-        raise InvalidTarget(str(target), f"returned {_described(made)}", ACCEPTED)
+        raise InvalidTarget(target, f"returned {_described(made)}", ACCEPTED)
     first, *rest = made
     if isinstance(first, tf.keras.Model):
         if len(rest) != 2:
-            raise InvalidTarget(str(target), "returned a model without y", ACCEPTED)
+            raise InvalidTarget(target, "returned a model without y", ACCEPTED)
         built = Built(model=first, x=rest[0], y=rest[1])
         named = [("x", built.x), *([] if built.y is None else [("y", built.y)])]
     else:
         inputs, variables = rest[0], tuple(rest[1]) if len(rest) == 2 else ()
         if not isinstance(inputs, (tuple, list)):
-            raise InvalidTarget(str(target), f"inputs is of type {type(inputs).__name__}, not a tuple", ACCEPTED)
+            raise InvalidTarget(target, f"inputs is of type {type(inputs).__name__}, not a tuple", ACCEPTED)
         if others := [each for each in variables if not hasattr(each, "assign")]:
             kind = type(others[0]).__name__
-            raise InvalidTarget(str(target), f"variables has an object of type {kind}, not a tf.Variable", ACCEPTED)
+            raise InvalidTarget(target, f"variables has an object of type {kind}, not a tf.Variable", ACCEPTED)
         built = Built(fn=first, inputs=tuple(inputs), variables=variables)
         named = [(f"inputs[{number}]", each) for number, each in enumerate(inputs)]
     if wrong := _mismatch(named):
-        raise InvalidTarget(str(target), wrong, ACCEPTED)
+        raise InvalidTarget(target, wrong, ACCEPTED)
     return built
 
 

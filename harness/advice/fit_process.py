@@ -25,12 +25,13 @@ def run(send: Send, spec: str, file: Path, function: str, batch: int | None, sha
     """Build the program for one device, and send the peak of each batch size as soon as it is measured."""
     from harness.advice.built import load
     from harness.advice.program import STEPS, example_of, facts_of
+    from harness.advice.script import Source
 
     devices = configure(spec)
     target = Target(file, function)
     with users_code(target):
         example = example_of(load(target))
-    facts = facts_of(example, target, spec, batch)
+    facts = facts_of(example, Source.of_file(target.path, target.function), spec, batch)
     rows = facts.rows or 0
     send(Answer({"about": {"step": STEPS[facts.step], "rows": rows}}))
     own = -(-rows // shards)
@@ -55,7 +56,7 @@ def _measured(target: Target, spec: str, devices: Devices, rows: int) -> tuple[i
     from harness.advice.built import load
     from harness.advice.program import example_of, facts_of
     from harness.advice.running import start
-    from harness.advice.script import on_one_device
+    from harness.advice.script import Source, on_one_device
 
     name = devices[0].parsed.short
 
@@ -66,7 +67,7 @@ def _measured(target: Target, spec: str, devices: Devices, rows: int) -> tuple[i
     before = held()
     tf.keras.utils.set_random_seed(0)
     example = example_of(load(target))
-    facts = facts_of(example, target, spec, rows)
+    facts = facts_of(example, Source.of_file(target.path, target.function), spec, rows)
     running = start("one device", on_one_device(facts), devices, lambda: example.parts).warmed_up()
     kept, peak = held() - before, 0
     for _ in range(_STEPS):

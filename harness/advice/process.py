@@ -17,41 +17,23 @@ from harness.runner.worker import Send
 @typed_task
 def run(send: Send, spec: str, file: Path, function: str, batch: int | None, budget_s: float) -> None:
     """Configure devices, build the program, and send each way as soon as it is judged and timed."""
+    from harness.advice.advise import Attempt
     from harness.advice.built import Built, load
-    from harness.advice.program import STEPS, example_of, facts_of
-    from harness.advice.trial import Trial
-    from harness.speed.label import kind_of, speed_label
+    from harness.advice.script import Source
 
     devices = configure(spec)
     target = Target(file, function)
 
     def build() -> Built:
-        tf.keras.utils.set_random_seed(0)
         return load(target)
 
+    source = Source.of_file(file, function)
     with users_code(target):
-        first = example_of(build())
-    facts = facts_of(first, target, spec, batch)
-    label = speed_label(devices)
-    about: dict[str, object] = {
-        "spec": devices.spec or spec,
-        "label": label.text,
-        "gates": label.gates,
-        "kind": kind_of(devices),
-        "step": STEPS[facts.step],
-        "rows": facts.rows,
-    }
-    send(Answer({"about": about}))
+        attempt = Attempt.of(build, source, devices, batch, budget_s, lambda text: send(Answer({"progress": text})))
+    send(Answer({"about": attempt.about}))
     tf.keras.utils.clear_session()  # layers have their names again
-    trial = Trial(
-        lambda: example_of(build()),
-        facts,
-        devices,
-        budget_s,
-        lambda text: send(Answer({"progress": text})),
-    )
     with users_code(target):
-        send(Answer({"way": dataclasses.asdict(trial.start())}))
-    for way in trial.ways():
+        send(Answer({"way": dataclasses.asdict(attempt.trial.start())}))
+    for way in attempt.trial.ways():
         send(Answer({"way": dataclasses.asdict(way)}))
     send(Answer({"complete": True}))

@@ -10,11 +10,10 @@ from typing import Any
 import numpy as np
 
 from harness.advice.built import ACCEPTED, Built
-from harness.advice.script import Facts
+from harness.advice.script import Facts, Source
 from harness.errors import InvalidTarget
 from harness.judgement.diagnosis.observed import observe
 from harness.lazy import tf
-from harness.runner.target import Target
 
 
 @dataclass(frozen=True)
@@ -56,10 +55,10 @@ def _rows(arrays: Sequence[Any]) -> int | None:
     return sizes.pop() if len(sizes) == 1 else None
 
 
-def facts_of(example: Example, target: Target, spec: str, batch: int | None) -> Facts:
+def facts_of(example: Example, source: Source, spec: str, batch: int | None) -> Facts:
     """Collect what the scripts need. Raise InvalidTarget for a model that no script here can train."""
     rows = example.rows if batch is None else batch
-    facts = Facts(target.path, target.function, spec, "function", rows, batch=batch)
+    facts = Facts(source, spec, "function", rows, batch=batch)
     model = example.model
     facts = replace(facts, unbuilt=example.unbuilt)
     if model is None:
@@ -68,7 +67,7 @@ def facts_of(example: Example, target: Target, spec: str, batch: int | None) -> 
     if not getattr(model, "compiled", False) or loss is None:
         return replace(facts, step="forward")
     if wrong := _untrainable(model, loss):
-        raise InvalidTarget(str(target), wrong, ACCEPTED)
+        raise InvalidTarget(source.name, wrong, ACCEPTED)
     is_loss = isinstance(loss, tf.keras.losses.Loss)
     optimizer = model.optimizer
     return replace(

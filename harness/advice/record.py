@@ -19,6 +19,10 @@ BASELINE = "one device"
 #: The name of the way that runs the program on the host.
 CPU = "CPU"
 
+_NOTHING = "\N{EN DASH}"
+#: Characters of a reason in a notebook; the record has all of it.
+_REASON = 300
+
 
 @dataclass(frozen=True, slots=True)
 class Way:
@@ -48,6 +52,24 @@ class Way:
         """Whether its results are those of one device, or it is that device."""
         return self.judgement in ("baseline", "proved", "verified")
 
+    @property
+    def sentence(self) -> str:
+        """What is known of it, in a line."""
+        if self.time_ns is None:
+            return f"{self.name}: {self.judgement}"
+        speedup = "" if self.speedup is None else f", speedup {self.speedup.value:.2f}"
+        return f"{self.name}: {self.time_ns / 1e6:.2f} ms a step{speedup}"
+
+    def _cells(self) -> tuple[str, ...]:
+        """A row of a table: name, judgement, milliseconds of a step, speedup, memory, lines."""
+        speedup = "1" if self.judgement == "baseline" else _NOTHING
+        if self.speedup is not None:
+            speedup = f"{self.speedup.value:.3g} ({self.speedup.lower:.3g} to {self.speedup.upper:.3g})"
+        time = _NOTHING if self.time_ns is None else f"{self.time_ns / 1e6:.3g}"
+        held = [f"{each.peak_bytes / 2**20:,.3g}" for each in self.memory if each.peak_bytes]
+        lines = _NOTHING if self.lines is None else str(self.lines)
+        return self.name, self.judgement, time, speedup, ", ".join(held) or _NOTHING, lines
+
 
 @dataclass(frozen=True, slots=True)
 class Advice:
@@ -69,3 +91,26 @@ class Advice:
     complete: bool = True
     elapsed_s: float = 0.0
     schema_version: int = ADVICE_SCHEMA_VERSION
+
+    @property
+    def script(self) -> str:
+        """The script of the recommended way, to run beside the module of ``build``; empty without one."""
+        return next((way.code for way in self.ways if way.name == self.chosen), "")
+
+    def __repr__(self) -> str:
+        return f"<Advice {self.recommendation}>"
+
+    def _repr_html_(self) -> str:
+        """What a notebook shows: the recommendation, the ways with their figures, and what was found about them."""
+        from harness.notebook import block, listed, small, table
+
+        head = ("way", "correct", "ms a step", "speedup", "peak of each device, MiB", "lines")
+        shown = table(head, [way._cells() for way in self.ways])
+        found = [f"{way.name}: {_shortened(way.reason)}" for way in self.ways if way.reason]
+        incomplete = [] if self.complete else ["Interrupted: not all ways were tried."]
+        said = [each for each in (self.recommendation, *incomplete) if each]
+        return block("Advice", said, small(self.limits), shown, listed(found))
+
+
+def _shortened(text: str) -> str:
+    return text if len(text) <= _REASON else f"{text[: _REASON - 1]}…"

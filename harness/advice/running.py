@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from harness._tensorflow import count_traces
-from harness.advice.script import REPEATED, STRATEGY, Script
+from harness.advice.script import REPEATED, Script, strategy_of
 from harness.devices.device import Devices
 from harness.distribute.strategies import make_strategy
 from harness.errors import EvidenceError
@@ -58,7 +58,7 @@ class Running:
 
 def start(name: str, script: Script, devices: Devices, build: Callable[[], tuple[Any, ...]]) -> Running:
     """Run the body of a script. Its lines have the numbers that they have in the whole script."""
-    body = script.body.replace(STRATEGY, "strategy_of_this_process()")
+    body = script.body.replace(strategy_of(script.reduction), "strategy_of_this_process()")
     body = "\n" * script.head.count("\n") + body.replace(REPEATED, f"{REPEATED}.with_options(not_tuned)")
     file = f"{name.replace(' ', '_')}.py"
     linecache.cache[file] = (len(body), None, body.splitlines(keepends=True), file)
@@ -74,7 +74,7 @@ def start(name: str, script: Script, devices: Devices, build: Callable[[], tuple
         "devices": devices,
         "build": build,
         "not_tuned": not_tuned,
-        "strategy_of_this_process": functools.partial(make_strategy, "mirrored", devices.names),
+        "strategy_of_this_process": functools.partial(make_strategy, "mirrored", devices.names, script.reduction),
     }
     exec(compile(body, file, "exec"), names)  # noqa: S102 - the script is ours
     return Running(names, script)

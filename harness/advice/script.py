@@ -10,6 +10,42 @@ from textwrap import indent
 
 
 @dataclass(frozen=True)
+class Source:
+    """Where ``build`` is: the name of the function in ``module``, or in a file ``script`` whose name is no module's.
+
+    Both are empty for a function that no other file can import, such as one of a notebook.
+    """
+
+    function: str
+    module: str = ""
+    script: str = ""
+
+    @classmethod
+    def of_file(cls, path: Path, function: str) -> Source:
+        """The function of a file."""
+        return cls(function, path.stem) if path.stem.isidentifier() else cls(function, script=path.name)
+
+    @property
+    def name(self) -> str:
+        """Its name in tables and errors."""
+        place = self.script or (f"{self.module.replace('.', '/')}.py" if self.module else "")
+        return f"{place}:{self.function}" if place else self.function
+
+    def imported(self) -> tuple[str, str]:
+        """The line that imports it, and the line that makes it ``build``; each may be empty."""
+        first, _, rest = self.function.partition(".")
+        if self.script:
+            member = f".{rest}" if rest else ""
+            return "import runpy\n", f'build = runpy.run_path("{self.script}")["{first}"]{member}\n'
+        own = "" if self.function == "build" else f"build = {self.function}\n"
+        if self.module:
+            return f"from {self.module} import {first}", own
+        if not all(part.isidentifier() for part in self.function.split(".")):
+            own = "# build is the function that was given.\n"
+        return "", own
+
+
+@dataclass(frozen=True)
 class Facts:
     """What a script says about the user's program.
 
@@ -20,8 +56,7 @@ class Facts:
     that the user asks for, instead of those of the example.
     """
 
-    file: Path
-    function: str
+    source: Source
     spec: str
     step: str
     rows: int | None = None
@@ -32,6 +67,8 @@ class Facts:
     with_variables: bool = False
     unbuilt: bool = False
     batch: int | None = None
+    #: The devices of the spec that are used, such as ``[:2]``; empty for all of them.
+    chosen: str = ""
 
 
 @dataclass(frozen=True)
@@ -42,6 +79,8 @@ class Script:
     configure: str
     body: str
     call: str
+    #: The cross-device ops of its strategy; empty without a strategy, or for TensorFlow's choice.
+    reduction: str = ""
 
     @property
     def text(self) -> str:
@@ -76,14 +115,14 @@ def on_one_device(facts: Facts, *, host: bool = False, parallel: bool = False) -
     return _script(facts, [_built(facts, "device", device), losses, split.format(name="losses"), step], "step(x, y)")
 
 
-def mirrored(facts: Facts) -> Script:
-    """The script of a custom loop under ``MirroredStrategy``."""
+def mirrored(facts: Facts, reduction: str = "") -> Script:
+    """The script of a custom loop under ``MirroredStrategy``. ``reduction``: the class of its cross-device ops."""
     share = "tf.reduce_sum(losses(x, y))"
     if facts.total == "tf.reduce_mean":
         share = f"tf.reduce_mean(losses(x, y)) * len(x) / {facts.rows}"
     added = "loss += tf.add_n(model.losses) / strategy.num_replicas_in_sync" if facts.added else ""
     parts = [
-        f"strategy = {STRATEGY}",
+        f"strategy = {strategy_of(reduction)}",
         _built(facts, "strategy", ""),
         f"dataset = tf.data.Dataset.from_tensor_slices((x, y)).batch({facts.rows}){REPEATED}",
         "batches = iter(strategy.experimental_distribute_dataset(dataset))",
@@ -98,13 +137,19 @@ def mirrored(facts: Facts) -> Script:
             _MIRRORED_STEP,
         ],
         "step(next(batches))",
+        reduction,
     )
 
 
-#: How a script makes its strategy, and its data: a process has one strategy, so the worker process puts its own in this
-#: place; and it has the data without TensorFlow's tuning, for which a deleted iterator may wait a minute.
+#: How a script makes its data; the worker process has it without TensorFlow's tuning, for which a deleted iterator may
+#: wait a minute.
 REPEATED = ".repeat()"
-STRATEGY = "tf.distribute.MirroredStrategy(devices.names)"
+
+
+def strategy_of(reduction: str) -> str:
+    """How a script makes its strategy: a process has one, so the worker process puts its own in this place."""
+    ops = f", cross_device_ops=tf.distribute.{reduction}()" if reduction else ""
+    return f"tf.distribute.MirroredStrategy(devices.names{ops})"
 
 
 def pipeline(facts: Facts, cut: Sequence[int], microbatches: int, *, shared: bool = False) -> Script:
@@ -201,7 +246,7 @@ def _built(facts: Facts, scope: str, device: str, *, build_optimizer: bool = Tru
     return text
 
 
-def _script(facts: Facts, body: Sequence[str], call: str) -> Script:
+def _script(facts: Facts, body: Sequence[str], call: str, reduction: str = "") -> Script:
     text = "\n".join(filter(None, body)).rstrip()
     while "\n\n\n\n" in text:
         text = text.replace("\n\n\n\n", "\n\n\n")
@@ -209,12 +254,10 @@ def _script(facts: Facts, body: Sequence[str], call: str) -> Script:
     libraries += ["import keras"] if "keras." in text else []
     libraries += ["import numpy as np"] if "np." in text else []
     libraries += ["import tensorflow as tf"]
-    first, _, rest = facts.function.partition(".")
-    if facts.file.stem.isidentifier():
-        libraries.append(f"from {facts.file.stem} import {first}")
-        own = "" if facts.function == "build" else f"build = {facts.function}\n"
-    else:
-        libraries.insert(0, "import runpy\n")
-        member = f".{rest}" if rest else ""
-        own = f'build = runpy.run_path("{facts.file.name}")["{first}"]{member}\n'
-    return Script("\n".join(libraries), f'devices = harness.configure("{facts.spec}")\n{own}'.rstrip(), text, call)
+    imported, own = facts.source.imported()
+    if facts.source.script:
+        libraries.insert(0, imported)
+    elif imported:
+        libraries.append(imported)
+    configure = f'devices = harness.configure("{facts.spec}"){facts.chosen}\n{own}'.rstrip()
+    return Script("\n".join(libraries), configure, text, call, reduction)

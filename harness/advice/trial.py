@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import gc
-from collections.abc import Callable, Iterator
+import time
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from functools import partial
 from statistics import median
 from typing import Any
 
@@ -24,6 +26,7 @@ from harness.judgement.state import distinct
 from harness.judgement.verification import VALUE_KINDS, Verification
 from harness.judgement.verify import verify
 from harness.lazy import tf
+from harness.plural import plural
 from harness.proof.sentence import reach
 from harness.records import Verdict
 from harness.runner.users_error import one_line
@@ -35,7 +38,13 @@ from harness.speed.scaling.processes import time_calls
 MIRRORED, PIPELINE = "MirroredStrategy", "pipeline"
 #: The relative half-width of a speedup at which timing ends early, and the confidence of its interval.
 _HALF_WIDTH, _CONFIDENCE = 0.02, 0.95
-_MICROBATCHES = 4
+#: The numbers of micro-batches of a pipeline: the first one is tried first.
+_MICROBATCHES = (4, 2, 8)
+#: Variants of a way are tried if the upper end of its speedup, times this, reaches the best way, and until so many
+#: seconds have passed.
+_REACH, _VARIANTS_S = 1.5, 110.0
+#: A way that surely is not the best one after this share of its time is timed no longer.
+_FIRST = 0.25
 #: Steps under a strategy that are compared with one device.
 _STEPS = 2
 #: Accepted difference between the steps of all weights, relative to their size.
@@ -62,6 +71,10 @@ class Trial:
     drawing: str = ""
     one: Running = field(init=False)
     _initial: list[tuple[Any, Any]] = field(init=False)
+    #: Where a pipeline is cut, once it is known; when the trial began; and the surest speedup of a right way so far.
+    _cut: tuple[int, ...] = ()
+    _began: float = field(default_factory=time.monotonic)
+    _best: float = 1.0
 
     def start(self) -> Way:
         """Run and time the program on one device."""
@@ -101,9 +114,50 @@ class Trial:
             return
         yield self._tried("make_parallel", lambda way: self._verified(way, on_one_device(self.facts, parallel=True)))
         if self.facts.step == "training":
-            yield self._tried(MIRRORED, self._verified_mirrored)
+            kinds = {MIRRORED: ""} | {f"{MIRRORED} with {each}": each for each in self._reductions()}
+            yield from self._variants({name: partial(self._verified_mirrored, each) for name, each in kinds.items()})
         if self.facts.step != "function":
-            yield self._tried(PIPELINE, self._verified_pipeline)
+            rows = self.facts.rows or 1
+            parts = dict.fromkeys(min(each, rows) for each in _MICROBATCHES)
+            yield from self._variants(
+                {
+                    f"{PIPELINE} with {plural(each, 'micro-batch', 'micro-batches')}": partial(
+                        self._verified_pipeline, each
+                    )
+                    for each in parts
+                }
+            )
+
+    def _reductions(self) -> list[str]:
+        """The cross-device ops of ``MirroredStrategy`` that differ from its own choice on these devices.
+
+        Between CPUs, all that copy are ``ReductionToOneDevice``. NCCL is NVIDIA's library for its cards.
+        """
+        if self.devices[0].parsed.kind != "GPU":
+            return ["ReductionToOneDevice"]
+        return [
+            "ReductionToOneDevice",
+            "HierarchicalCopyAllReduce",
+            *(["NcclAllReduce"] if self.devices[0].kind == "gpu" else []),
+        ]
+
+    def _variants(self, ways: Mapping[str, Callable[[Way], tuple[Way, Script]]]) -> Iterator[Way]:
+        """Try the first of several similar ways, and the others if it is right and not far from the best one."""
+        (name, verified), *others = ways.items()
+        first = self._tried(name, verified)
+        if not others or not first.is_right or first.speedup is None:
+            yield first
+            return
+        if first.speedup.upper * _REACH < self._best:
+            left = ", ".join(other.partition(" with ")[2] for other, _ in others)
+            yield replace(first, reason=f"{first.reason}; far from the best way, so these were not tried: {left}")
+            return
+        yield first
+        for other, verified in others:
+            if time.monotonic() - self._began > _VARIANTS_S:
+                yield Way(other, first.devices, "not comparable", "not tried, as the trial has taken long")
+            else:
+                yield self._tried(other, verified)
 
     def _tried(self, name: str, verified: Callable[[Way], tuple[Way, Script]]) -> Way:
         """Verify a way, and time it if it is right. What it raises is its result."""
@@ -111,6 +165,11 @@ class Trial:
         way = Way(name, where, "not comparable")
         if self.drawing:
             return replace(way, reason=f"the program draws other random numbers in each run: {self.drawing}")
+        parts = 1 if name == CPU else 2 if name.startswith(PIPELINE) else len(self.devices)
+        if self.facts.rows is not None and self.facts.rows < parts:
+            return replace(
+                way, reason=f"a batch of {plural(self.facts.rows, 'row')} cannot be split into {plural(parts, 'part')}"
+            )
         try:
             self.say(f"{name}: verifying against one device")
             way, script = verified(way)
@@ -159,8 +218,8 @@ class Trial:
         off = f", with {', '.join(self.noisy)} turned off" if self.noisy else ""
         return replace(way, judgement=judgement, reason=f"{reason}{off if judgement in ('proved', 'verified') else ''}")
 
-    def _verified_mirrored(self, way: Way) -> tuple[Way, Script]:
-        script = mirrored(self.facts)
+    def _verified_mirrored(self, reduction: str, way: Way) -> tuple[Way, Script]:
+        script = mirrored(self.facts, reduction)
         way = replace(way, lines=lines_to_change(script, self.one.script), code=script.text)
 
         def training() -> Training:
@@ -174,23 +233,25 @@ class Trial:
         if len(tf.nest.flatten((x, y))) > 2:
             return replace(way, reason="the model has several inputs"), script
         experiment = Experiment(training, "build", Data.of((x, y), len(x)), _STEPS, ("custom",))
-        return self._judged(way, examine("mirrored", self.devices, experiment)), script
+        return self._judged(way, examine("mirrored", self.devices, experiment, reduction)), script
 
-    def _verified_pipeline(self, way: Way) -> tuple[Way, Script]:
-        self.say("pipeline: timing the layers to find where to cut")
-        training = self.facts.step == "training"
-        value = self._arguments()[0]
+    def _verified_pipeline(self, parts: int, way: Way) -> tuple[Way, Script]:
         try:
-            cut = cut_by_time(self.example.model, value, len(self.devices), self.devices[0].name, training=training)
+            cut = self._cut = self._cut or self._cut_by_time()
         except ValueError as error:
-            self.reset()
             return replace(way, reason=str(error)), self.one.script
-        self.reset()
-        parts = min(_MICROBATCHES, self.facts.rows or 1)
+        finally:
+            self.reset()
         devices = self.devices[: len(cut) - 1]
         way = replace(way, devices=tuple(each.parsed.short for each in devices))
         script, shared = (pipeline(self.facts, cut, parts, shared=each) for each in (False, True))
         return self._verified(way, script, shared, devices)
+
+    def _cut_by_time(self) -> tuple[int, ...]:
+        self.say("pipeline: timing the layers to find where to cut")
+        training = self.facts.step == "training"
+        value = self._arguments()[0]
+        return cut_by_time(self.example.model, value, len(self.devices), self.devices[0].name, training=training)
 
     def _timed(self, way: Way, script: Script) -> Way:
         """Time a right way against one device, in turn."""
@@ -200,21 +261,28 @@ class Trial:
         if way.name != CPU and self.devices[0].parsed.kind == "GPU":
             memory = peaks_of(lambda: start(way.name, script, self.devices, self._fresh).warmed_up(), self.devices)
         other = start(way.name, script, self.devices, self._fresh)
-        measured = measure_pairs(
-            self.one.step,
-            other.step,
-            devices=self.devices,
-            budget_s=self.budget_s,
-            half_width=_HALF_WIDTH,
-            confidence=_CONFIDENCE,
-            compared=bool(self.noisy),
-        )
-        samples = measured.samples
+        single_ns: tuple[int, ...] = ()
+        parallel_ns: tuple[int, ...] = ()
+        for share in (_FIRST, 1 - _FIRST):
+            samples = measure_pairs(
+                self.one.step,
+                other.step,
+                devices=self.devices,
+                budget_s=self.budget_s * share,
+                half_width=_HALF_WIDTH,
+                confidence=_CONFIDENCE,
+                compared=bool(self.noisy or single_ns),
+            ).samples
+            single_ns, parallel_ns = single_ns + samples.single_ns, parallel_ns + samples.parallel_ns
+            speedup = paired_speedup(single_ns, parallel_ns, _CONFIDENCE)
+            if samples.stopped != "budget" or speedup.upper < self._best:
+                break
+        self._best = max(self._best, speedup.lower)
         return replace(
             way,
-            time_ns=float(median(samples.parallel_ns)),
-            single_ns=float(median(samples.single_ns)),
-            speedup=paired_speedup(samples.single_ns, samples.parallel_ns, _CONFIDENCE),
+            time_ns=float(median(parallel_ns)),
+            single_ns=float(median(single_ns)),
+            speedup=speedup,
             memory=memory,
             copied_bytes=copied_by(other.step),
         )
@@ -234,7 +302,7 @@ class Trial:
 
         What was verified of these two ways is another script, with the weights of the model on one device.
         """
-        if self.facts.step != "training" or way.name not in (MIRRORED, PIPELINE):
+        if self.facts.step != "training" or not way.name.startswith((MIRRORED, PIPELINE)):
             return ""
         error = self._step_error(way, script)
         if error <= _STEP_ERROR or np.isnan(error):

@@ -28,7 +28,7 @@ from harness.errors import HarnessError
 from harness.extras import require
 
 if TYPE_CHECKING:
-    from harness.advice.record import Advice, Way
+    from harness.advice.record import Advice
 
 DEFAULT_BUDGET_S = 8.0
 
@@ -48,7 +48,8 @@ def advise(
     """Try the ways to run a program on the devices, and recommend one.
 
     Tried are one device, the CPU, make_parallel, MirroredStrategy (for a Keras model with a loss) and a pipeline (for a
-    Keras model that is a chain of layers, cut by the measured time of its layers). A step of a compiled model is a
+    Keras model that is a chain of layers, cut by the measured time of its layers); where these are not far from the
+    best, other algorithms of MirroredStrategy and other numbers of micro-batches too. A step of a compiled model is a
     training step with its loss and optimizer, of another one a forward pass. Each way is proved or verified against
     one device before it is timed; a wrong one is reported and left out. The right ones are timed against one device in
     turn. A way is recommended only if the whole interval of its speedup is above 1.
@@ -115,7 +116,7 @@ def advise(
                 elif "way" in message:
                     way: Way = TypeAdapter(Way).validate_python(message["way"])
                     advice = replace(advice, ways=(*advice.ways, way))
-                    show(_line(way))
+                    show(way.sentence)
                 elif "progress" in message:
                     show(str(message["progress"]))
                 else:
@@ -135,10 +136,3 @@ def _page(advice: Advice) -> str:
     from harness.report.html.advice_page import advice_page
 
     return advice_page(advice)
-
-
-def _line(way: Way) -> str:
-    if way.time_ns is None:
-        return f"{way.name}: {way.judgement}"
-    speedup = "" if way.speedup is None else f", speedup {way.speedup.value:.2f}"
-    return f"{way.name}: {way.time_ns / 1e6:.2f} ms a step{speedup}"

@@ -44,14 +44,17 @@ def run(send: Send, training: TrainingArguments, strategy: str, spec: str) -> No
     send(Answer(asdict(replace(found, traces={}))))
 
 
-def examine(strategy_name: str, devices: Devices, experiment: Experiment) -> Equivalence:
-    """Run a training on one device and under a strategy of one process, and judge it."""
+def examine(strategy_name: str, devices: Devices, experiment: Experiment, reduction: str = "") -> Equivalence:
+    """Run a training on one device and under a strategy of one process, and judge it.
+
+    ``reduction``: see :func:`make_strategy`.
+    """
     if strategy_name.startswith("dtensor"):
         # DTensor has no strategy, and Keras 3 no fit on it.
         experiment = replace(experiment, loops=("custom",))
         strategy = None
     else:
-        strategy = make_strategy(strategy_name, devices.names)
+        strategy = make_strategy(strategy_name, devices.names, reduction)
     facts = facts_of(experiment)
     judgement = Judgement(strategy_name, experiment.loops, experiment.steps)
     for loop in experiment.loops:
@@ -89,7 +92,7 @@ def examine(strategy_name: str, devices: Devices, experiment: Experiment) -> Equ
         judgement.add(found, single, compared, facts, experiment.data, broken, rerun, replay)
         _measure(judgement, compared, loop)
         if traces:
-            _judge_trace(judgement, traces[0], devices, found.loop)
+            _judge_trace(judgement, traces[0], devices, found.loop, strategy_name == "mirrored" and not reduction)
     on = f"on {len(devices)} replicas"
     if devices[0].kind == "software-gpu":
         on += f", which are {devices.counted},"
@@ -123,12 +126,12 @@ def _measure(judgement: Judgement, compared: Compared, loop: str) -> None:
         judgement.measured[key] = max(judgement.measured.get(key, 0.0), share)
 
 
-def _judge_trace(judgement: Judgement, seen: Trace, devices: Devices, loop: str) -> None:
+def _judge_trace(judgement: Judgement, seen: Trace, devices: Devices, loop: str, collectives: bool) -> None:
     judgement.traces[loop] = seen
     counts = count_collectives(seen, loop)
     judgement.collectives += counts
     judgement.findings += judge_placement(seen, devices, loop, on_host=False)
-    judgement.findings += judge_collectives(counts, loop, devices, judgement.strategy == "mirrored")
+    judgement.findings += judge_collectives(counts, loop, devices, collectives)
     judgement.exercised += exercised_by(seen)
 
 

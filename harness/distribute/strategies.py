@@ -24,15 +24,21 @@ IN_ONE_PROCESS = ("mirrored", "central_storage", "dtensor_data", "dtensor_model"
 _made: dict[tuple[str, tuple[str, ...]], Any] = {}
 
 
-def make_strategy(name: str, devices: Sequence[str]) -> Any:
+def make_strategy(name: str, devices: Sequence[str], reduction: str = "") -> Any:
     """Make ``mirrored`` or ``central_storage`` over these devices (full names), or return that of this process.
+
+    ``reduction`` names the class in ``tf.distribute`` that adds what the replicas of ``mirrored`` have; empty:
+    TensorFlow's choice, which is collectives.
 
     The devices are always given: by default a strategy takes all it finds, and a replica's batch would change with the
     machine. A process has one strategy: each numbers its collectives from the same number on, so that those of
-    a second one would be mixed up with those of the first, and fail or hang.
+    a second one would be mixed up with those of the first, and fail or hang. Those that copy, as their ``reduction``
+    says, have no collectives, and do not count.
 
     Raise StrategyTaken if this process already has another one.
     """
+    if reduction:
+        return tf.distribute.MirroredStrategy(list(devices), getattr(tf.distribute, reduction)())
     key = (name, tuple(devices))
     if key not in _made:
         if _made:

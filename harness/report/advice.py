@@ -63,7 +63,12 @@ def cells(way: Way) -> tuple[str, ...]:
     held = "\n".join(f"{each.device} {_size(each.peak_bytes)}" for each in way.memory if each.peak_bytes) or NOTHING
     step = NOTHING if way.time_ns is None else f"{number(float(f'{way.time_ns / 1e6:.3g}'))} ms"
     lines = NOTHING if way.lines is None else str(way.lines)
-    return way.name, words.get(way.judgement, way.judgement), step, speedup, held, lines
+    return _folded(way.name), words.get(way.judgement, way.judgement), step, speedup, held, lines
+
+
+def _folded(name: str) -> str:
+    """A name in lines that fit into a table of 80 columns."""
+    return name.replace(" with ", ",\n").replace("CopyAllReduce", "Copy-\nAllReduce").replace("ToOne", "To-\nOne")
 
 
 def _ratio(value: float) -> str:

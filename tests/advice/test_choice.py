@@ -76,7 +76,7 @@ def test_the_table_fits_into_80_columns_and_leaves_out_what_is_wrong() -> None:
     memory = tuple(DeviceMemory(f"GPU:{number}", 1_234_567_890, "") for number in range(2))
     ways = (
         ONE,
-        replace(way("MirroredStrategy", 112.1, 123.4, 134.5, lines=18), memory=memory),
+        replace(way("MirroredStrategy with HierarchicalCopyAllReduce", 112.1, 123.4, 134.5, lines=18), memory=memory),
         Way("make_parallel", ("GPU:0", "GPU:1"), "wrong", "The function is not row-wise. " + "More. " * 100),
         Way("pipeline", ("GPU:0", "GPU:1"), "not comparable", "it draws random numbers"),
     )
@@ -89,4 +89,4 @@ def test_the_table_fits_into_80_columns_and_leaves_out_what_is_wrong() -> None:
     assert "make_parallel: WRONG, left out: The function is not row-wise. More." in text
     assert "pipeline: not comparable: it draws random numbers" in text
     assert "INTERRUPTED after 3.0 s: not all ways were tried" in text
-    assert lines[-1] == "use MirroredStrategy"
+    assert lines[-1] == "use MirroredStrategy with HierarchicalCopyAllReduce"

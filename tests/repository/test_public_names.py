@@ -55,5 +55,5 @@ def _modules() -> set[str]:
 
 
 def test_an_unknown_name_is_refused_with_the_names_that_there_are() -> None:
-    with pytest.raises(AttributeError, match=r"no attribute 'verfiy'; public names: Device, .*, write_summaries$"):
+    with pytest.raises(AttributeError, match=r"no attribute 'verfiy'; public names: Advice, .*, write_summaries$"):
         importlib.import_module("harness").verfiy  # noqa: B018
