@@ -12,7 +12,7 @@ import pytest
 import tensorflow as tf
 from changed_graphs import NOWHERE, Mutant
 from mutants import Subject, mutants, tried
-from near_misses_of_rows import NEAR_MISSES
+from near_misses_of_kinds import NEAR_MISSES
 from pairs_of_loops_and_shards import PAIRS
 from proof_pairs import array, variable
 from variants import number_of_commit
