@@ -272,6 +272,19 @@ def test_verify_says_what_is_proved_and_what_was_tested(devices: Devices) -> Non
         verify(towers, model, inputs, devices=devices, prove="maybe")
 
 
+def test_what_is_joined_too_deep_is_not_proved(monkeypatch: pytest.MonkeyPatch) -> None:
+    def program(x: Any) -> Any:
+        return tf.tanh(x)
+
+    def endless(*args: Any) -> Any:
+        return endless(*args)
+
+    monkeypatch.setattr("harness.proof.claim._compared", endless)
+    proof = prove(program, program, {"x": array(8, 5)})
+    assert not proof.proved
+    assert proof.error == proof.results[0].why == "operations that are joined too deep"
+
+
 def test_what_is_proved_and_off_by_rounding_is_a_warning(devices: Devices, monkeypatch: pytest.MonkeyPatch) -> None:
     """With a tolerance of 0, so that rounding is beyond it."""
     monkeypatch.setattr("harness.judgement.values._FREE_ULPS", 0.0)
