@@ -24,6 +24,8 @@ from harness.evidence.trace import Trace
 
 #: How often the reference is run with moved inputs to measure its sensitivity.
 REPLAYS = 4
+#: So many units in the last place of an element are allowed, whatever its inputs do.
+LEAST_ULPS = 8.0
 #: Elements that are compared at a time: 2 MiB in float64.
 _BLOCK = 2**18
 #: The typical change is at most this many times the change that nine of ten elements stay below.
@@ -54,7 +56,7 @@ class Sensitivity:
         change = change.astype(np.float64)
         finite = np.where(np.isfinite(change), change, 0.0)
         magnitude = np.where(np.isfinite(reference), np.abs(reference), 0.0)
-        times = self.factor * (8.0 + np.sqrt(self.terms))
+        times = self.factor * (LEAST_ULPS + np.sqrt(self.terms))
         measured: NDArray[np.float64] = times * (finite + self._typical_change + epsilon * magnitude)
         if not np.isfinite(self.most_ulps):
             return measured

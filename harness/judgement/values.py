@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from harness.judgement.tolerance import REPLAYS, Sensitivity, blocks_of, epsilon_of
+from harness.judgement.tolerance import LEAST_ULPS, REPLAYS, Sensitivity, blocks_of, epsilon_of
 from harness.judgement.verification import Comparison
 from harness.proof.programs import names_of as names_of
 from harness.records import Finding
@@ -18,8 +18,8 @@ from harness.records import Finding
 EXACT = "exact arithmetic"
 #: An element whose bound is wider than this share of it could hide a fault; such elements prove nothing.
 _WIDEST_BOUND = 1e-2
-#: Unless a measured bound is asked for, this many units in the last place are no difference (FAULTS V21).
-_FREE_ULPS = 4.0
+#: This many units in the last place are no difference, without measuring: each measured bound allows them.
+_FREE_ULPS = LEAST_ULPS
 #: An error that exceeds its bound by more than this factor is not measured again: rounding does not explain it. Where
 #: no input moves an element, nothing is known: a sum of constants that cancel, as in a gradient of a linear program.
 _FAR = 1e4

@@ -83,15 +83,16 @@ class Algebra(Axes):
                 return self.sum(atom.args[0], axes)
             if atom.op == "part":
                 return self.after(("sum", axes), atom, lambda q: self.sum(q, axes), shape, p.dtype)
-            if atom.op == "Concat" and atom.attrs in axes:
-                total = self.zeros(shape, p.dtype)
-                for part in atom.args:
-                    total = self.add(total, self.sum(part, axes))
-                return total
             if (inner := self._sum_within(atom, axes, shape)) is not None:
                 return inner
             if atom.op in ("Reshape", "Transpose") and len(axes) == len(p.shape):
                 return self.sum(atom.args[0], range(len(atom.args[0].shape)))
+        for axis in axes:
+            if pieces := self._pieces([p], [axis]):
+                total = self.zeros(shape, p.dtype)
+                for (piece,) in pieces:
+                    total = self.add(total, self.sum(piece, axes))
+                return total
         others = [k for k in range(len(p.shape)) if k not in axes]
         maps: list[Map] = [((k,), at) for at, k in enumerate(others)]
         maps += [((k,), SUM) for k in axes]
@@ -176,20 +177,20 @@ class Algebra(Axes):
 
     def _of_joined(self, args: Sequence[Poly], form: Form) -> list[list[Poly]] | None:
         """The arguments for each piece, where a sum over rows goes along an axis that something was joined along."""
-        for axes, to in form.rows if form.parts else ():
-            for arg, axis in zip(args, axes, strict=True):
-                if axis is None or to != SUM:
-                    continue
-                alone = self.alone(arg)
-                if alone is None or alone.op != "Concat" or alone.attrs != axis:
-                    continue
-                ends = list(itertools.accumulate(piece.shape[axis] for piece in alone.args))
-                places = [(end - piece.shape[axis], end) for end, piece in zip(ends, alone.args, strict=True)]
-                return [
-                    [each if k is None else self.slice(each, k, *place) for each, k in zip(args, axes, strict=True)]
-                    for place in places
-                ]
-        return None
+        tried = (self._pieces(args, axes) for axes, to in form.rows if form.parts and to == SUM)
+        return next((pieces for pieces in tried if pieces), None)
+
+    def _pieces(self, args: Sequence[Poly], axes: Sequence[int | None]) -> list[list[Poly]]:
+        """The rows of the arguments between the seams, where any is joined, or made row by row of what is joined."""
+        rows = [(arg, k) for arg, k in zip(args, axes, strict=True) if k is not None]
+        ends: Sequence[Any] = next(filter(None, (self.seams(arg, k) for arg, k in rows)), ())
+        pieces = [
+            [arg if k is None else self.slice(arg, k, *place) for arg, k in zip(args, axes, strict=True)]
+            for place in itertools.pairwise((0, *ends))
+        ]
+        joined = any((atom := self.alone(arg)) and atom.op == "Concat" and atom.attrs == k for arg, k in rows)
+        free = joined or all(map(self.is_seamless, itertools.chain(*pieces), itertools.cycle(axes)))
+        return pieces if free else []
 
     def _is_shard(self, p: Poly) -> bool:
         return any(self.atoms[i].op == "slice" for mono, _ in p.terms for i in mono)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
@@ -101,6 +102,8 @@ class Axes(Rows):
         return self._reshape(self.of(atom), shape)
 
     def _reshape(self, p: Poly, shape: Shape) -> Poly:
+        if (joined := self._of_pieces(p, shape)) is not None:
+            return joined
         for k, size in enumerate(p.shape):
             got = self.unslice(p, k)
             rows = got[0] if got is not None else None
@@ -123,6 +126,21 @@ class Axes(Rows):
                     continue
                 return self.slice(self.reshape(whole, replaced(shape, o, full)), o, *place)
         return self.of(self.atom("Reshape", (), (p,), shape, p.dtype))
+
+    def _of_pieces(self, p: Poly, shape: Shape) -> Poly | None:
+        """A reshape of what was joined, as the join of what its pieces are, where each of them gives whole rows."""
+        if not shape or any(isinstance(size, Size) for size in (*p.shape, *shape)):
+            return None
+        row = product(shape[1:])
+        for k in range(len(p.shape)):
+            if product(p.shape[:k]) != 1:
+                break
+            places = itertools.pairwise((0, *self.seams(p, k)))
+            pieces = [self.slice(p, k, *place) for place in places]
+            whole = all(product(each.shape) % row == 0 and self.is_seamless(each, k) for each in pieces)
+            if pieces and whole:
+                return self.concat([self.reshape(each, (product(each.shape) // row, *shape[1:])) for each in pieces], 0)
+        return None
 
     def row_of_part(self, p: Poly) -> Poly:
         """The same where what one row gives of a sum over rows is that row, reshaped."""

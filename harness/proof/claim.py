@@ -159,9 +159,10 @@ def answer(question: Question, assumed: tuple[str, ...] = (), *, any_batch: bool
     graphs = question.graphs(())
     try:
         found = _compared(question, *graphs, question.shapes)
-    except TimeUp:
-        unproved = tuple(ProofResult(name, False, "the time limit") for name in graphs[0].names)
-        return Proof(unproved, assumed=assumed, error="the time limit")
+    except (TimeUp, RecursionError) as error:
+        why = "the time limit" if isinstance(error, TimeUp) else "operations that are joined too deep"
+        unproved = tuple(ProofResult(name, False, why) for name in graphs[0].names)
+        return Proof(unproved, assumed=assumed, error=why)
     whole = any_batch and bool(found) and all(each.proved for each in found)
     reach = _reach(question, found) if whole else THESE_SHAPES
     return Proof(tuple(found), reach, assumed)
@@ -261,7 +262,7 @@ def _reach(question: Question, found: Sequence[ProofResult]) -> str:
             every = all(map(holds, [*rests, *range(1, step)]))
         except Indivisible as error:
             step *= error.divisor
-        except (Unprovable, TimeUp):
+        except (Unprovable, TimeUp, RecursionError):
             return THESE_SHAPES
         else:
             return EVERY_BATCH if every else f"every batch that {step} divides"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
@@ -144,6 +145,25 @@ class Rows(Values):
                 if (atom.op == "Concat" and atom.attrs == at) or (atom.form and self._joining(atom, at)):
                     return True
         return False
+
+    def seams(self, p: Poly, k: int) -> Sequence[Any]:
+        """Where each of the values ends that were joined along an axis; none if none were."""
+        for mono, _ in p.terms:
+            for i in mono:
+                atom, at = self.atoms[i], k - len(p.shape) + len(self.atoms[i].shape)
+                if atom.op == "Concat" and atom.attrs == at:
+                    return tuple(itertools.accumulate(piece.shape[at] for piece in atom.args))
+                if atom.form and (found := self._joining(atom, at)):
+                    rows = [(arg, own) for arg, own in zip(atom.args, found[0], strict=True) if own is not None]
+                    return next(filter(None, (self.seams(*each) for each in rows)), ())
+        return ()
+
+    def is_seamless(self, p: Poly, k: int | None) -> bool:
+        """Whether a value is made of nothing that was joined along an axis, nor of rows of that."""
+        if k is None:
+            return True
+        got = self.unslice(p, k)
+        return not self._joins(p, k) and (got is None or got[0] is None or not self._joins(got[1], k))
 
     def _joining(self, atom: Atom, axis: int) -> Map | None:
         """The map along which an operation is row-wise, where an argument was joined along it."""

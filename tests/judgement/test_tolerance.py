@@ -7,7 +7,7 @@ import pytest
 
 from harness.judgement.exactness import is_exact
 from harness.judgement.steps import changes
-from harness.judgement.tolerance import Sensitivity, epsilon_of, move
+from harness.judgement.tolerance import LEAST_ULPS, Sensitivity, epsilon_of, move
 from harness.judgement.values import largest_magnitude
 
 
@@ -37,6 +37,12 @@ def test_the_bound_grows_with_the_measured_change_and_with_the_number_of_terms()
     small, large = Sensitivity(np.array([1e-7, 1e-7]), 4), Sensitivity(np.array([1e-6, 1e-6]), 4)
     assert np.all(small.bound(reference, 0.0) < large.bound(reference, 0.0))
     assert np.all(small.bound(reference, 0.0) < Sensitivity(small.change, 400).bound(reference, 0.0))
+
+
+def test_what_is_no_difference_without_measuring_is_within_each_bound_that_is_measured() -> None:
+    reference = np.array([1.0, -1e-3, 1e6])
+    still = Sensitivity(np.zeros(3), 2)
+    assert np.all(still.bound(reference, 2.0**-23) > LEAST_ULPS * 2.0**-23 * np.abs(reference))
 
 
 def test_a_bound_is_finite_where_the_change_is_not() -> None:

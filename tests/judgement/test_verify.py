@@ -100,7 +100,7 @@ def test_exact_arithmetic_is_compared_to_the_last_bit(devices: Devices) -> None:
 
 def test_arithmetic_that_is_not_exact_is_not_taken_for_exact(devices: Devices) -> None:
     found = verify(make_parallel(dense, devices), dense, {"x": X}, devices=devices)
-    assert {comparison.rule for comparison in found.comparisons} == {"4 units in the last place"}
+    assert {comparison.rule for comparison in found.comparisons} == {"8 units in the last place"}
 
 
 @pytest.mark.cases("inf")

@@ -370,3 +370,22 @@ def a_shard_of_no_rows(devices: Any) -> Pair:
         return tf.nn.softmax(tf.reshape(x @ w, [-1, 3]))
 
     return Pair(sharded(model, devices, [3, 0, 2, 0]), model, {"x": array(5, 1, 5)}, [w], True)
+
+
+@pair
+def every_fourth_row(devices: Any) -> Pair:
+    w = variable(5, 5)
+    loss = lambda x: tf.reduce_sum(tf.tanh(x @ w) ** 2) / 10
+    return Pair(lambda x: tf.add_n([loss(x[i::4]) for i in range(4)]), loss, {"x": array(10, 5)}, [w], True)
+
+
+@pair
+def every_fourth_row_put_back(devices: Any) -> Pair:
+    w = variable(5, 5)
+    model = lambda x: tf.nn.softmax(x @ w)
+
+    def parallel(x: Any) -> Any:
+        made = [model(x[i::4]) for i in range(4)]
+        return tf.reshape(tf.stack(made, 1), [-1, 5]), tf.gather(tf.concat(made, 0), [0, 2, 4, 6, 1, 3, 5, 7])
+
+    return Pair(parallel, lambda x: (model(x), model(x)), {"x": array(8, 5)}, [w])

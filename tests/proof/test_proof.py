@@ -12,7 +12,7 @@ import pytest
 import tensorflow as tf
 from changed_graphs import NOWHERE, Mutant
 from mutants import Subject, mutants, tried
-from near_misses_of_rows import NEAR_MISSES
+from near_misses_of_kinds import NEAR_MISSES
 from pairs_of_loops_and_shards import PAIRS
 from proof_pairs import array, variable
 from variants import number_of_commit
@@ -270,6 +270,19 @@ def test_verify_says_what_is_proved_and_what_was_tested(devices: Devices) -> Non
     assert untried.reason.startswith("the run on")
     with pytest.raises(UsageError, match="prove='maybe'"):
         verify(towers, model, inputs, devices=devices, prove="maybe")
+
+
+def test_what_is_joined_too_deep_is_not_proved(monkeypatch: pytest.MonkeyPatch) -> None:
+    def program(x: Any) -> Any:
+        return tf.tanh(x)
+
+    def endless(*args: Any) -> Any:
+        return endless(*args)
+
+    monkeypatch.setattr("harness.proof.claim._compared", endless)
+    proof = prove(program, program, {"x": array(8, 5)})
+    assert not proof.proved
+    assert proof.error == proof.results[0].why == "operations that are joined too deep"
 
 
 def test_what_is_proved_and_off_by_rounding_is_a_warning(devices: Devices, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from harness.proof.evaluation import Entry, Evaluation, Rule
-from harness.proof.rules.moves import reshaped
+from harness.proof.rules.moves import MOST_ROWS, reshaped, rows_of
 from harness.proof.rules.reductions import rows_but
 from harness.proof.sizes import Unprovable, product
 from harness.proof.terms import BITS, SUM, Form, Map, Poly
@@ -29,6 +29,14 @@ def gather(ev: Evaluation, table: Poly, ids: Poly, axis: int, batch: int) -> Pol
         if rows == list(range(rows[0], rows[0] + len(rows))) and rows[0] >= 0 and rows[-1] < size:
             made = ev.alg.slice(table, axis, rows[0], rows[-1] + 1)
             return made if rank else ev.alg.reshape(made, table.shape[:axis] + table.shape[axis + 1 :])
+        if (
+            not axis
+            and rank
+            and len(rows) <= MOST_ROWS
+            and all(0 <= row < size for row in rows)
+            and ev.alg.seams(table, 0)
+        ):
+            return rows_of(ev, table, rows)
         known = ev.alg.value(table) if table.dtype in BITS else None
         if known is not None and all(0 <= row < size for row in rows):
             found = np.take(known, value, axis)

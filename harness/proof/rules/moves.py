@@ -105,6 +105,10 @@ def _slice(ev: Evaluation, op: Any, x: Poly, begin: Poly, size: Poly) -> Poly:
     return x
 
 
+#: So many rows are taken one by one, where they do not follow each other.
+MOST_ROWS = 64
+
+
 @dataclass(frozen=True, slots=True)
 class _Range:
     start: Any
@@ -194,10 +198,18 @@ def _strided_slice(ev: Evaluation, op: Any, x: Poly, *given: Poly) -> Poly:
             x = ev.alg.slice(x, k, each.start, each.stop)
         else:
             shape = replaced(x.shape, k, each.size)
+            if 0 < each.size <= MOST_ROWS and k == 0:
+                x = rows_of(ev, x, range(each.start, each.stop, each.step))
+                continue
             maps: list[Map] = [((j,), j) for j in range(len(shape)) if j != k]
             attrs = (k, each.start, each.stop, each.step)
             x = ev.alg.apply("Stride", attrs, [x], shape, x.dtype, Form(maps, (0,), total=True))
     return ev.alg.reshape(x, result)
+
+
+def rows_of(ev: Evaluation, x: Poly, rows: Sequence[int], axis: int = 0) -> Poly:
+    """These rows, one after the other."""
+    return ev.alg.concat([ev.alg.slice(x, axis, row, row + 1) for row in rows], axis)
 
 
 def _strided_slice_grad(ev: Evaluation, op: Any, shape: Poly, *given: Poly) -> Poly:
@@ -208,14 +220,26 @@ def _strided_slice_grad(ev: Evaluation, op: Any, shape: Poly, *given: Poly) -> P
         maps = [((k - (k > axis), None), k) for k in range(len(sizes)) if k != axis]
         return ev.alg.apply("Put", (axis, sizes[axis]), [g, index], sizes, g.dtype, Form(maps, (0,), total=True))
     ranges, result = _ranges(ev, op, sizes, bounds)
-    if any(each.step != 1 for each in ranges):
+    if any(each.step != 1 and (k or not 0 < each.size <= MOST_ROWS) for k, each in enumerate(ranges)):
         raise Unprovable("the gradient of a slice with steps")
     if tuple(result) != g.shape:
         raise Unprovable("the gradient of a slice of another shape")
     g = ev.alg.reshape(g, [each.size for each in ranges])
     for k, each in enumerate(ranges):
-        g = padded(ev, g, k, each.start, sizes[k] - each.stop)
+        if each.step == 1:
+            g = padded(ev, g, k, each.start, sizes[k] - each.stop)
+            continue
+        rows = enumerate(range(each.start, each.stop, each.step))
+        parts = [padded(ev, ev.alg.slice(g, k, at, at + 1), k, row, sizes[k] - row - 1) for at, row in rows]
+        g = _add_all(ev, parts)
     return g
+
+
+def _add_all(ev: Evaluation, parts: Sequence[Poly]) -> Poly:
+    total, *others = parts
+    for part in others:
+        total = ev.alg.add(total, part)
+    return total
 
 
 def _pad(ev: Evaluation, op: Any, x: Poly, paddings: Poly) -> Poly:
