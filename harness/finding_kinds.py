@@ -159,9 +159,10 @@ _ALL = (
         "H208",
         "serial-devices",
         "the devices work one after the other: work on one part of the batch waits for work on another part, and reads "
-        "nothing of it",
+        "nothing of it, or nothing that changes its results",
         "tower 1 stands in `tf.control_dependencies([result_of_tower_0])`",
-        "control dependencies that were meant for the ops of one device, or for an update after all towers",
+        "control dependencies that were meant for the ops of one device, or for an update after all towers; a result "
+        "of the tower before, times 0",
         "let only that wait for other devices which needs what they did",
     ),
     FindingKind(

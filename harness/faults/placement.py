@@ -90,6 +90,15 @@ def _one_after_the_other(t: Towers, x: Any) -> Any:
     return tf.concat(done, 0)
 
 
+def _chained_by_nothing(t: Towers, x: Any) -> Any:
+    """Each tower reads the result of the one before, times 0."""
+    done: list[Any] = []
+    for name, part in t.shards(x):
+        with tf.device(name):
+            done.append(t.model(part + 0.0 * done[-1][:1, :1] if done else part))
+    return tf.concat(done, 0)
+
+
 _ELSEWHERE = "not run on the device that its scope requests.*MatMul"
 _COMPILED = "XLA compiled the function for one device.*Tanh"
 _IDLE = "no op of the program ran on"
@@ -174,5 +183,12 @@ FAULTS = (
         "public code",
         _model(_one_after_the_other, "serial-devices", modes=("graph",)),
         "work on one shard waits for the work on another shard",
+    ),
+    Fault(
+        "P17-chained-by-nothing",
+        "each tower adds 0 times the result of the one before",
+        "public code",
+        _model(_chained_by_nothing, "serial-devices", modes=("graph",)),
+        "which changes nothing in its results.*leave it out",
     ),
 )

@@ -25,6 +25,19 @@ def _of_a_neighbour(t: Towers, index: int) -> str:
     return t.names[index - 1 if index == t.count - 1 else index]
 
 
+def _there_for_all(t: Towers, x: Any) -> Any:
+    """Each shard's second layer runs on the next device."""
+    hidden = []
+    for name, part in t.shards(x):
+        with tf.device(name):
+            hidden.append(t.model(part))
+    results = []
+    for index, each in enumerate(hidden):
+        with tf.device(t.names[(index + 1) % t.count]):
+            results.append(second(t, each))
+    return tf.concat(results, 0)
+
+
 def _rare_branch(t: Towers, x: Any, place: str | None) -> Any:
     """A branch that no shard takes: only the placed graph shows it."""
 
@@ -74,6 +87,13 @@ FAULTS = (
         "public code",
         elsewhere(_second_there, _of_a_neighbour),
         _NOT_THE_SHARDS,
+    ),
+    Fault(
+        "P17-all-one-further",
+        "the second layer of each shard runs on the next device",
+        "public code",
+        slip(two_layers, _there_for_all, lambda t, x: t.joined(lambda part: two_layers(t, part), x), "op-placement"),
+        "a step on each shard ran on the device of another shard.*MatMul",
     ),
     Fault(
         "P17-rare-branch",

@@ -1,25 +1,27 @@
 """Finds a step of the work on each shard that runs on the device of another shard, and has no reason to.
 
-If all that is left to do moves to the next device, that is a second phase, and right. But here the results come back,
-or other work on the shard stays. And the step reads only its shard, and what is the same for all shards. On the shard's
-own device it would take as long, and nothing would be copied.
+The devices change places for it: each does the step on as many shards as in the rest of the program, but on others. And
+the step reads only its shard, what is the same for all shards, and what is on the shard's own device. There it would
+take as long, and nothing would be copied.
 """
 
 from __future__ import annotations
 
+from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 
 from harness.devices.name import DeviceName
+from harness.evidence.arithmetic import SPLITS
 from harness.evidence.op import Op
 from harness.judgement.accounting import has_weights
-from harness.judgement.provenance import SLICES
+from harness.judgement.provenance import SEVERAL, SHAPES, SLICES
 from harness.judgement.shards import SHARE, Shards
 from harness.judgement.strays import Misplaced
 from harness.judgement.wiring import reached
 
 _LEFT_TO_ANOTHER = (
-    "a step on each shard ran on the device of another shard, which has nothing that it needs, while other work on the "
-    "shard stayed or came back; run it in the scope of the shard's own device"
+    "a step on each shard ran on the device of another shard, which has nothing that it needs; run it in the scope of "
+    "the shard's own device"
 )
 #: The share of the work on the parts from which on a layer with weights is a finding.
 _LAYER = 0.02
@@ -31,13 +33,13 @@ _Deal = tuple[tuple[int, DeviceName], ...]
 
 def left_to_others(shards: Shards) -> Iterator[Misplaced]:
     """The work of such steps."""
-    deals: dict[_Deal, list[Mapping[int, Op]]] = {}
     number = len({shards.part(op) for op in shards.worked})
+    deals: dict[_Deal, list[Mapping[int, Op]]] = defaultdict(list)
     for step in shards.steps.values():
-        deal = tuple((part, place) for part, op in sorted(step.items()) if (place := shards.place(op)) is not None)
-        if len(deal) == number == len({place for _, place in deal} & shards.devices):
-            deals.setdefault(deal, []).append(step)
-    if len(deals) < 2:
+        deal = _deal(shards, step)
+        if len(deal) == number and len(_shares(deal)) > 1 and _shares(deal).keys() <= shards.devices:
+            deals[deal].append(step)
+    if not deals:
         return
     home = _home(shards, deals)
     places, made = dict(home), _made(shards)
@@ -45,41 +47,122 @@ def left_to_others(shards: Shards) -> Iterator[Misplaced]:
     for deal, steps in deals.items():
         ops = [op for step in steps for op in step.values()]
         least = (_LAYER if any(map(has_weights, ops)) else SHARE) * total
-        if deal == home or {*dict(deal).values()} != {*places.values()} or sum(map(shards.weight, ops)) < least:
+        if deal == home or _shares(deal) != _shares(home) or sum(map(shards.weight, ops)) < least:
             continue
-        alike = all(_needs_nothing(shards, step, made) for step in steps)
-        if alike and _is_no_phase(shards, ops, places, least, made):
+        if not all(_needs_nothing(shards, step, places, made) for step in steps):
+            continue
+        if not _are_checks(shards, ops, places, made) and not _are_tiles(shards, ops, places):
             yield from (Misplaced(op, places[shards.part(op)], _LEFT_TO_ANOTHER) for op in ops)
 
 
+def _deal(shards: Shards, step: Mapping[int, Op]) -> _Deal:
+    """Where a step runs on each part."""
+    return tuple((part, place) for part, op in sorted(step.items()) if (place := shards.place(op)) is not None)
+
+
+def _shares(deal: _Deal) -> Counter[DeviceName]:
+    """On how many parts each device works."""
+    return Counter(place for _, place in deal)
+
+
 def _home(shards: Shards, deals: Mapping[_Deal, Sequence[Mapping[int, Op]]]) -> _Deal:
-    """Where parts are at home: where most of their work is or, if it begins there or is nearly as much, in order."""
+    """Where parts are at home: where most of their work is or, if it begins there or is nearly as much, in order.
+
+    The work on what each part is always used with counts too.
+    """
     works = {deal: sum(shards.weight(op) for step in steps for op in step.values()) for deal, steps in deals.items()}
+    for other, met in shards.companions:
+        mine = {their: part for part, their in met.items()}
+        for step in other.steps.values():
+            deal = tuple(sorted((mine[their], place) for their, place in _deal(other, step) if their in mine))
+            if deal in works or len(deal) == len(mine):
+                works[deal] = works.get(deal, 0.0) + sum(other.weight(op) for op in step.values())
+    shares = {frozenset(_shares(deal).items()) for deal in deals}
+    works = {deal: work for deal, work in works.items() if frozenset(_shares(deal).items()) in shares}
     most, first = max(works.values()), next(iter(deals))
 
     def rank(deal: _Deal) -> tuple[bool, float]:
-        ordered = [place for _, place in deal] == shards.order[: len(deal)]
+        numbers = [shards.order.index(place) for _, place in deal]
+        in_turn = [number % len(shards.order) for number in range(len(deal))]
+        ordered = numbers in (sorted(numbers), in_turn)
         return ordered and (deal == first or works[deal] * _ALIKE >= most), works[deal]
 
     return max(works, key=rank)
 
 
-def _needs_nothing(shards: Shards, step: Mapping[int, Op], made: Mapping[str, object]) -> bool:
-    """Whether a step does the same to each part, with nothing that is at home where it ran."""
+def _needs_nothing(
+    shards: Shards, step: Mapping[int, Op], home: Mapping[int, DeviceName], made: Mapping[str, object]
+) -> bool:
+    """Whether a step does the same to each part, and nothing that it does so with is away from the part's home."""
     ops = list(step.values())
     if any(shards.handed_on(op) or shards.updates(op) for op in ops):
         return False
     weights = [shards.weight(op) for op in ops]
-    return max(weights) <= _ALIKE * min(weights) and len({_beside_the_part(shards, op, made) for op in ops}) == 1
+    if max(weights) > _ALIKE * min(weights):
+        return False
+    needs = [_needs(shards, op, made) for op in ops]
+    alike = set(needs[0]).intersection(*needs)
+    return all(
+        at == home[shards.part(op)]
+        for op, each in zip(ops, needs, strict=True)
+        for what, at in each.items()
+        if what not in alike
+    )
+
+
+def _needs(shards: Shards, op: Op, made: Mapping[str, object]) -> dict[tuple[object, int], DeviceName | None]:
+    """What an op reads beside its part, and beside what this is always used with, and where it is."""
+    part, found = shards.part(op), dict[tuple[object, int], DeviceName | None]()
+    waiting = [source for source in shards.provenance.sources[op.name] if not _is_of_part(shards, source)]
+    seen: set[tuple[str, int]] = set()
+    while waiting:
+        source = waiting.pop()
+        maker = shards.wiring.by_name.get(source[0])
+        if source in seen or (maker is not None and maker.role == "constant"):
+            continue
+        seen.add(source)
+        theirs = [other for other, met in shards.companions if _part_of(other, source) == met.get(part, SEVERAL)]
+        if not theirs:
+            found[made.get(source[0], source[0]), source[1]] = None if maker is None else maker.device
+        elif not any(_is_cut_out(other, source) for other in theirs):
+            waiting += shards.provenance.sources[source[0]]
+    return found
+
+
+def _is_cut_out(shards: Shards, source: tuple[str, int]) -> bool:
+    """Whether a tensor is a part."""
+    return not shards.parts.keys().isdisjoint({source, (source[0], None)})
+
+
+def _part_of(shards: Shards, source: tuple[str, int]) -> int | None:
+    """Which part a tensor is, or was made of."""
+    return shards.parts.get(source, shards.parts.get((source[0], None), shards.family.get(source[0])))
 
 
 def _made(shards: Shards) -> dict[str, object]:
-    """What each op makes: alike where two ops do the same to the same. Of slices, each is another one."""
+    """What each op makes: alike where two ops do the same to the same. Of slices, each is another one.
+
+    What is read of a variable that the program writes to, if it is used with a single part, is each time another one.
+    """
+    users: dict[int, set[int]] = defaultdict(set)
+    variables = shards.trace.variables
+    for op in shards.ops:
+        for name, _ in shards.provenance.sources[op.name]:
+            for variable in variables.get(name, ()):
+                users[variable].add(shards.part(op))
+    written = {each for op in shards.wiring.ops if op.role == "update" for each in variables.get(op.name, ())[:1]}
+    changed = {variable for variable in written if len(users[variable]) == 1}
     made: dict[str, object] = {}
+    fixed: set[str] = set()
     for op in shards.wiring.ops:
-        behind = tuple((made.get(name, name), port) for name, port in shards.provenance.sources[op.name])
-        known = hash((op.type, shards.trace.variables.get(op.name, ()), behind))
-        made[op.name] = op.name if op.type in SLICES else known
+        sources = shards.provenance.sources[op.name] if op.type not in SHAPES else ()
+        behind = tuple((made.get(name, name), port) for name, port in sources)
+        known = hash((op.type, variables.get(op.name, ()), behind))
+        if op.role == "constant" or op.type in SHAPES or (sources and fixed.issuperset(name for name, _ in sources)):
+            fixed.add(op.name)
+        cut = op.type in SLICES and op.name not in fixed
+        apart = cut or not changed.isdisjoint(variables.get(op.name, ()))
+        made[op.name] = op.name if apart else known
     return made
 
 
@@ -91,13 +174,11 @@ def _beside_the_part(shards: Shards, op: Op, made: Mapping[str, object]) -> tupl
 
 def _is_of_part(shards: Shards, source: tuple[str, int]) -> bool:
     """Whether a tensor is a part, or was made of one."""
-    return source[0] in shards.family or not shards.parts.keys().isdisjoint({source, (source[0], None)})
+    return source[0] in shards.family or _is_cut_out(shards, source)
 
 
-def _is_no_phase(
-    shards: Shards, ops: Sequence[Op], home: Mapping[int, DeviceName], least: float, made: Mapping[str, object]
-) -> bool:
-    """Whether work comes back from these ops to where its part is at home, or much stays there and is no copy of it."""
+def _are_checks(shards: Shards, ops: Sequence[Op], home: Mapping[int, DeviceName], made: Mapping[str, object]) -> bool:
+    """Whether these ops do again what is done where their part is at home, and only its result says whether alike."""
     by_name = shards.wiring.by_name
     behind = {op.name for op in reached(ops, lambda op: [by_name[name] for name in shards.sources(op.name)])}
     after = {op.name for op in ops}
@@ -105,11 +186,35 @@ def _is_no_phase(
         if not after.isdisjoint(shards.sources(op.name)):
             after.add(op.name)
     own = [op for op in shards.worked if shards.place(op) == home[shards.part(op)] and op.requested is not None]
-    left = any(op.name in behind for op in own)
-    back = left and any(op.name in after for op in own)
     stays = [op for op in own if op.name not in behind | after]
-    copies = {_reads(shards, op, made) for op in ops}.intersection(_reads(shards, op, made) for op in stays)
-    return not copies and (back or sum(map(shards.weight, stays)) >= least)
+    return not {_reads(shards, op, made) for op in ops}.isdisjoint(_reads(shards, op, made) for op in stays)
+
+
+def _are_tiles(shards: Shards, ops: Sequence[Op], home: Mapping[int, DeviceName]) -> bool:
+    """Whether these ops work on columns, or on pieces of all rows, and exchange nothing with the work at home.
+
+    Where rows and columns are cut, a tile is as much of the one as of the other.
+    """
+    by_name = shards.wiring.by_name
+    at_home = {op.name for op in shards.worked if shards.place(op) == home[shards.part(op)]}
+    away = {op.name for op in ops}
+    for op in shards.ops:
+        read = at_home.intersection(shards.sources(op.name)) if op.name in away else ()
+        if read or (op.name in at_home and not away.isdisjoint(shards.sources(op.name))):
+            return False
+    cuts = [by_name[name] for name, _ in shards.parts if name in by_name]
+    cuts += reached(ops, lambda op: [by_name[name] for name in shards.sources(op.name)])
+    return any(_keeps_all_rows(shards, op) for op in cuts if op.type in SPLITS | SLICES)
+
+
+def _keeps_all_rows(shards: Shards, cut: Op) -> bool:
+    """Whether pieces have as many rows as what they were cut from."""
+    shapes = shards.trace.shapes
+    given = [
+        known[port] for name, port in shards.provenance.sources[cut.name] if port < len(known := shapes.get(name, ()))
+    ]
+    made = next(iter(shapes.get(cut.name, ())), None)
+    return any(made and whole and made[0] == whole[0] for whole in given)
 
 
 def _reads(shards: Shards, op: Op, made: Mapping[str, object]) -> tuple[object, ...]:

@@ -22,7 +22,8 @@ SEVERAL = -1
 #: From the ops that work on parts of one family to the part that each works on, or SEVERAL.
 Family = Mapping[str, int]
 
-_SHAPES = frozenset({"Rank", "Shape", "ShapeN", "Size"})
+#: Ops that read no numbers, but how many there are.
+SHAPES = frozenset({"Rank", "Shape", "ShapeN", "Size"})
 #: Ops that cut parts out of a tensor, one each.
 SLICES = frozenset({"Gather", "GatherNd", "GatherV2", "Slice", "StridedSlice"})
 #: Which of its two operands gives such an op its rows: the other one is what they are multiplied with or looked up in.
@@ -49,8 +50,10 @@ class Cut(NamedTuple):
 class Provenance:
     """The families of the parts that a program cuts its tensors into."""
 
-    def __init__(self, wiring: Wiring) -> None:
+    def __init__(self, wiring: Wiring, without: Set[tuple[str, str]] = frozenset()) -> None:
+        """``without``: what some ops read, by the names of both, counts as not read."""
         self.wiring = wiring
+        self._without = without
         self.sources = {op.name: self._sources(op) for op in wiring.ops}
         self._readers: dict[str, list[tuple[Op, int]]] = defaultdict(list)
         self._backward: dict[str, list[Op]] = defaultdict(list)
@@ -58,13 +61,14 @@ class Provenance:
             # A backward op works on the rows of its forward op, whatever else its gradient has come through.
             if op.role == "gradient" and op.forward in wiring.by_name:
                 self._backward[op.forward or ""].append(op)
-            elif op.type not in _SHAPES:
+            elif op.type not in SHAPES:
                 for name, port in self.sources[op.name]:
                     self._readers[name].append((op, port))
 
     def _sources(self, op: Op) -> list[tuple[str, int]]:
         """The tensors that an op reads: the op that made each, and the number of its output."""
-        return [self._through(name, port) for name, port in sources_of(op)]
+        read = [(name, port) for name, port in sources_of(op) if (name, op.name) not in self._without]
+        return [self._through(name, port) for name, port in read]
 
     def _through(self, name: str, port: int) -> tuple[str, int]:
         """A tensor, seen through ops that hand on several at once."""
@@ -114,7 +118,7 @@ class Provenance:
             elif op.type in SLICES and self.sources[op.name] and op.role == "forward":
                 base = self.base(*self.sources[op.name][0])
                 maker = self.wiring.by_name.get(base[0])
-                if maker is None or maker.type not in _SHAPES:
+                if maker is None or maker.type not in SHAPES:
                     group = groups["slice", base]
                     group[op.name, None] = len(group)
             elif op.type == "IteratorGetNext":

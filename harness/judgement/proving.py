@@ -14,6 +14,7 @@ from harness.judgement.runs import Mode, Program
 from harness.judgement.state import named_variables
 from harness.judgement.tolerance import epsilon_of
 from harness.judgement.values import names_of, wide
+from harness.judgement.waiting import judge_idle_reads
 from harness.lazy import tf
 from harness.proof.claim import Proof, Question, answer
 from harness.proof.programs import NO_GRADIENT, Traced
@@ -33,10 +34,10 @@ _GRAPHS: tuple[Mode, ...] = ("graph", "dynamic")
 
 
 class Proving(NamedTuple):
-    """A proof of what was compared, and what several devices compute again, as the graphs show."""
+    """A proof of what was compared, and what devices do in vain, as the graphs show."""
 
     proof: Proof | None = None
-    repeated: Sequence[Finding] = ()
+    needless: Sequence[Finding] = ()
 
 
 def proved(examination: Examination, *, any_batch: bool) -> Proving:
@@ -77,8 +78,9 @@ def _answered(examination: Examination, mode: Mode, names: Mapping[int, str], *,
     proof = answer(question, ("real arithmetic",), any_batch=any_batch)
     if question.computed is None:
         return Proving(proof)
-    found = judge_repeated(examination.traces[mode], examination.devices, question.computed, mode)
-    return Proving(proof, tuple(found))
+    evidence, devices = examination.traces[mode], examination.devices
+    repeated = judge_repeated(evidence, devices, question.computed, mode)
+    return Proving(proof, (*repeated, *judge_idle_reads(evidence, devices, question.computed, mode)))
 
 
 def _traced(program: Program, mode: Mode) -> Traced:

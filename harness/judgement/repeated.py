@@ -2,7 +2,8 @@
 
 The algebra of proofs says which operations compute the same numbers. Members of an ensemble differ in their weights,
 shards in their rows. Where devices compute the same, either each of them keeps another part of it, as where the batch
-is cut behind the layers, or what they made is added up, as where no batch was cut.
+is cut behind the layers, or what they made is added up, as where no batch was cut. What is compared with what another
+device made of the same is computed again to be checked.
 """
 
 from __future__ import annotations
@@ -32,6 +33,12 @@ _BY_ROWS = (VIEWS - {"Transpose"}).union(
     FAMILIES["elementwise"], ("AvgPool", "BiasAdd", "Conv2D", "LogSoftmax", "MaxPool", "Softmax")
 )
 _SUMS = ("Add", "AddN", "AddV2")
+_COMPARISONS = frozenset(
+    {
+        *("ApproximateEqual", "Equal", "Greater", "GreaterEqual", "Less", "LessEqual", "NotEqual"),
+        *("Maximum", "Minimum", "SquaredDifference", "Sub"),
+    }
+)
 _KEPT = "each device computes layers for all rows and keeps a part of them; cut the batch before the layers"
 _ALL = "devices compute the same numbers for the same rows; give each device its own part of the batch"
 
@@ -62,6 +69,8 @@ def judge_repeated(trace: Trace, devices: Devices, computed: Computed, mode: str
     repeated = {op.name for copies in for_once.values() for op in _all(copies)}
     idle = own - {op.device for op in products if op.name not in repeated}
     added = [copies for copies in for_once.values() if len(idle & copies.keys()) > 1]
+    checked = _checked(wiring, computed) if added else set()
+    added = [copies for copies in added if sum(any(op.name in checked for op in ops) for ops in copies.values()) < 2]
     wanted = any(count > 1 for count in computed.results.values())
     if not wanted and _repeated(trace, added) >= least and _are_added_up(wiring, added):
         yield _finding(_ALL, added, products, trace, mode)
@@ -129,6 +138,17 @@ def _keeps_rows(reader: Op, of: Set[str]) -> bool:
 def _rows(trace: Trace, op: Op) -> int | None:
     shape = next(iter(trace.shapes.get(op.name) or ()), None)
     return shape[0] if shape else None
+
+
+def _checked(wiring: Wiring, computed: Computed) -> set[str]:
+    """What leads to two equal values that are compared with each other, though other ops made them."""
+    made: list[Op] = []
+    for op in wiring.ops:
+        sources = sources_of(op) if op.type in _COMPARISONS else []
+        if len(sources) == len(set(sources)) == 2:
+            one, other = (computed.value(name, port) for name, port in sources)
+            made += wiring.before(op) if one is not None and one == other else ()
+    return {op.name for op in reached(made, wiring.before)}
 
 
 def _are_added_up(wiring: Wiring, found: Sequence[Copies]) -> bool:

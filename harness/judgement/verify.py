@@ -181,8 +181,8 @@ def verify(
             proof = None
             if prove is not False and again:
                 progress("proving")
-                proof, repeated = proved(examination, any_batch=bool(prove))
-                examination.judged.findings.extend(repeated)
+                proof, needless = proved(examination, any_batch=bool(prove))
+                examination.judged.findings.extend(needless)
                 if prove is None and hasattr(programs.reference, "is_first_device_run"):
                     proof = None  # that a program equals itself needs none
             progress("looking for causes")

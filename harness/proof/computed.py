@@ -29,6 +29,12 @@ class Computed(NamedTuple):
         known = found[port] if port < len(found) else None
         return known.id if isinstance(known, Poly) else None
 
+    def is_constant(self, name: str, port: int = 0) -> bool:
+        """Whether the value at an output of an operation is one and the same number, whatever the inputs are."""
+        found = self.values.get(name.partition("/")[2], ())
+        known = found[port] if port < len(found) else None
+        return isinstance(known, Poly) and all(not atoms for atoms, _ in known.terms)
+
     @classmethod
     def of(cls, program: Run, reference: Run, results: Sequence[Any]) -> Computed:
         """From both evaluations, and the results of the program."""

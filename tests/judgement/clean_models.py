@@ -223,23 +223,6 @@ def members_on_rows_of_their_own(devices: Devices) -> Program:
     return Program(parallel, lambda x: votes(x, [None] * 4, None), {"x": sample(8, 6)})
 
 
-def second_phase_on_other_devices(devices: Devices) -> Program:
-    import tensorflow as tf
-
-    first, second, both = layers()
-
-    def parallel(x: Any) -> Any:
-        outputs = []
-        for number, part in enumerate(tf.split(x, 4)):
-            with tf.device(devices[number].name):
-                hidden = first(part)
-            with tf.device(devices[3 - number].name):
-                outputs.append(second(hidden))
-        return tf.concat(outputs, 0)
-
-    return Program(parallel, both, {"x": sample(8, 6)})
-
-
 CLEAN: tuple[Callable[[Devices], Program], ...] = (
     pipeline_of_micro_batches,
     two_pipelines,
@@ -252,5 +235,4 @@ CLEAN: tuple[Callable[[Devices], Program], ...] = (
     groups_of_groups,
     members_on_each_part,
     members_on_rows_of_their_own,
-    second_phase_on_other_devices,
 )

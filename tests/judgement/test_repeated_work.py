@@ -60,6 +60,10 @@ def _rows(y: Any, part: tuple[int, int]) -> Any:
     return y[part[0] : part[1]]
 
 
+def _middle(a: Any, b: Any, c: Any) -> Any:
+    return tf.maximum(tf.minimum(a, b), tf.minimum(tf.maximum(a, b), c))
+
+
 #: A wrong program and its right twin, functions of the net, an index and the batch, how to join, and the reference.
 Case = tuple[Callable[..., Any], Callable[..., Any], Callable[[list[Any]], Any], Callable[..., Any]]
 
@@ -147,6 +151,16 @@ WANTED: dict[str, tuple[Callable[..., Any], Callable[[list[Any]], Any], Callable
         lambda n, i, x: _of(n, i, tf.cumsum(tf.nn.relu(x @ n.w))),
         _join,
         lambda n, x: tf.cumsum(tf.nn.relu(x @ n.w)),
+    ),
+    "checked by another device": (
+        lambda n, i, x: (n.layers(_of(n, i, x)), n.layers(_of(n, (i + 1) % n.count, x))),
+        lambda made: tf.concat([tf.where(abs(a - made[i - 1][1]) < 1e-3, a, 0.0) for i, (a, _) in enumerate(made)], 0),
+        Net.layers,
+    ),
+    "the middle one of three": (
+        lambda n, i, x: [n.layers(_of(n, (i + k) % n.count, x)) for k in range(3)],
+        lambda made: tf.concat([_middle(*(made[i - k][k] for k in range(3))) for i in range(len(made))], 0),
+        Net.layers,
     ),
     "draws of one model": (
         lambda n, i, x: tf.nn.experimental.stateless_dropout(x @ n.w, 0.5, seed=[i, 0]) @ n.v,

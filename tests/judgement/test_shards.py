@@ -14,6 +14,7 @@ import misplaced_programs
 import misplaced_steps
 import pytest
 import steps_at_neighbours
+import steps_that_change_places
 import tensorflow as tf
 import visiting_parts
 from shard_programs import Program
@@ -26,7 +27,14 @@ pytestmark = pytest.mark.devices(min=4)
 #: An error in the scope of a GPU: Python functions, and the loop that computes a Jacobian.
 NO_GPU_KERNEL = pytest.mark.devices(kind="logical-cpu")
 PLAIN_PYTHON = ("numpy_function", "numpy_function_with_texts")
-_FILES = (misplaced_programs, misplaced_models, visiting_parts, misplaced_steps, steps_at_neighbours)
+_FILES = (
+    misplaced_programs,
+    misplaced_models,
+    visiting_parts,
+    misplaced_steps,
+    steps_at_neighbours,
+    steps_that_change_places,
+)
 PAIRS = {name: make for each in _FILES for name, make in each.PAIRS.items()}
 
 
@@ -69,6 +77,7 @@ def test_work_on_another_shards_device_is_found_and_the_clean_twin_passes(name: 
             *clean_models.CLEAN,
             *misplaced_steps.CLEAN,
             *steps_at_neighbours.CLEAN,
+            *steps_that_change_places.CLEAN,
         )
     ],
 )
