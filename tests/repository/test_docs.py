@@ -104,7 +104,7 @@ def test_every_code_block_is_run_or_checked() -> None:
 def unknown_in(line: str) -> list[str]:
     """What a command line names that does not exist: commands, options, environments of tox, extras, files."""
     words = shlex.split(line)
-    if words[0] in {"echo", "srun", "sleep", "if", "else", "fi", "for", "do", "done", "kubectl", "scontrol"}:
+    if words[0] in {"echo", "srun", "sleep", "if", "else", "fi", "for", "do", "done", "kubectl", "scontrol", "git"}:
         return []
     while words and re.fullmatch(r"\w+=.*", words[0]):
         words = words[1:]
@@ -128,6 +128,13 @@ def unknown_in(line: str) -> list[str]:
         # What follows -- is for another command.
         arguments = arguments[: arguments.index("--")] if "--" in arguments else arguments
         return [word for word in arguments if word.startswith("-") and word.split("=")[0] not in known]
+    if program == "docker" and arguments[0] == "build":
+        known = re.findall(r"^ARG (\w+)", read("Dockerfile"), re.MULTILINE)
+        return [name for name in re.findall(r"--build-arg (\w+)", line) if name not in known]
+    if program == "docker":
+        at = next(number for number, word in enumerate(arguments) if word in ("harness", "harness-gpu"))
+        entry = arguments[arguments.index("--entrypoint") + 1] if "--entrypoint" in arguments else "harness"
+        return unknown_in(shlex.join([entry, *arguments[at + 1 :]]))
     return [program]
 
 
