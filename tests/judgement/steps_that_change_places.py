@@ -137,6 +137,30 @@ def state_of_a_sequence_in_turn(devices: Devices, wrong: bool) -> Program:
     return _placed(devices, program, {"x": sample(8, 3, 6)}, lambda _, step: wrong * step)
 
 
+def second_token_on_the_next(devices: Devices, wrong: bool) -> Program:
+    """It is made of the last column of the rows, but of what is kept of all of them at home too."""
+    import tensorflow as tf
+
+    weights = [tf.Variable(sample(6, 6, seed=seed) / 2) for seed in range(3)]
+
+    def program(place: _Place, x: Any) -> Any:
+        outputs = []
+        for number, part in enumerate(tf.split(x, 4)):
+            with tf.device(place(number, 0)):
+                keys, values = (tf.tensordot(part, each, 1) for each in weights[:2])
+            new = part[:, -1:]
+            for token in range(1, 3):
+                with tf.device(place(number, token % 2)):
+                    query = tf.tensordot(new, weights[2], 1)
+                    new = tf.matmul(tf.nn.softmax(tf.matmul(query, keys, transpose_b=True)), values)
+                    keys = tf.concat([keys, tf.tensordot(new, weights[0], 1)], 1)
+                    values = tf.concat([values, tf.tensordot(new, weights[1], 1)], 1)
+            outputs.append(new)
+        return tf.concat(outputs, 0)
+
+    return _placed(devices, program, {"x": sample(8, 3, 6)}, lambda _, step: wrong * step)
+
+
 def rows_of_constants_on_the_next(devices: Devices, wrong: bool) -> Program:
     """No tensor is cut: the rows are different constants, and the weights are the same."""
     import tensorflow as tf
@@ -164,6 +188,7 @@ PAIRS: dict[str, Callable[[Devices, bool], Program]] = {
         second_epoch_on_the_next,
         micro_batches_in_turn,
         state_of_a_sequence_in_turn,
+        second_token_on_the_next,
         rows_of_constants_on_the_next,
     )
 }
