@@ -158,8 +158,8 @@ _ALL = (
     FindingKind(
         "H208",
         "serial-devices",
-        "the devices work one after the other: work on one part of the batch waits for work on another part, and reads "
-        "nothing of it, or nothing that changes its results",
+        "the devices work one after the other: the work of one shard or member waits for that of another one, and "
+        "reads nothing of it, or nothing that changes its results",
         "tower 1 stands in `tf.control_dependencies([result_of_tower_0])`",
         "control dependencies that were meant for the ops of one device, or for an update after all towers; a result "
         "of the tower before, times 0",

@@ -182,7 +182,7 @@ FAULTS = (
         "each tower waits for the one before by tf.control_dependencies",
         "public code",
         _model(_one_after_the_other, "serial-devices", modes=("graph",)),
-        "work on one shard waits for the work on another shard",
+        "the work of one shard or member waits for that of another one",
     ),
     Fault(
         "P17-chained-by-nothing",

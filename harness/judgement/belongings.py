@@ -16,6 +16,7 @@ from harness.devices.device import Devices
 from harness.devices.name import DeviceName
 from harness.evidence.arithmetic import MOVEMENT, computes
 from harness.evidence.op import Op
+from harness.evidence.roles import LOOKUPS
 from harness.judgement.accounting import Account
 from harness.judgement.strays import Misplaced
 from harness.judgement.wiring import IDENTITIES, reached
@@ -94,10 +95,20 @@ class Belongings:
         owners = {}
         for variable, ops in self.users.items():
             model = [op for op in ops if op.name not in self._leads_to_updates]
-            places = {self.account.places[op.name] for op in model}
-            if len(places) == 1 and all(len(homes[op.name]) == 1 for op in model):
+            places = {self.account.places[op.name] for op in model} | self._looked_up_on[variable]
+            if len(places) == 1 and model and all(len(homes[op.name]) == 1 for op in model):
                 owners[variable] = places.pop()
         return owners
+
+    @cached_property
+    def _looked_up_on(self) -> dict[int, set[DeviceName]]:
+        """Where rows of each variable are looked up: on its own device, as TensorFlow does it there."""
+        places: dict[int, set[DeviceName]] = defaultdict(set)
+        for op in self.wiring.ops:
+            if op.type in LOOKUPS and op.name in self.work:
+                for variable in self.variables.get(op.name, ()):
+                    places[variable].add(self.account.places[op.name])
+        return places
 
     @cached_property
     def _leads_to_updates(self) -> set[str]:

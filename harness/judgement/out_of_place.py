@@ -76,6 +76,7 @@ def judge_branches(account: Account, devices: Devices) -> Iterator[Misplaced]:
         if shards.are_on_several:
             odd = shards.odd_ones()
             yield from (each for each in shards.misplaced() if each.op.name in odd)
+            yield from left_to_others(shards)
 
 
 def _joins_in_a_tower(shards: Shards) -> Iterator[Misplaced]:

@@ -179,12 +179,7 @@ def _is_of_part(shards: Shards, source: tuple[str, int]) -> bool:
 
 def _are_checks(shards: Shards, ops: Sequence[Op], home: Mapping[int, DeviceName], made: Mapping[str, object]) -> bool:
     """Whether these ops do again what is done where their part is at home, and only its result says whether alike."""
-    by_name = shards.wiring.by_name
-    behind = {op.name for op in reached(ops, lambda op: [by_name[name] for name in shards.sources(op.name)])}
-    after = {op.name for op in ops}
-    for op in shards.ops:
-        if not after.isdisjoint(shards.sources(op.name)):
-            after.add(op.name)
+    behind, after = _around(shards, ops)
     own = [op for op in shards.worked if shards.place(op) == home[shards.part(op)] and op.requested is not None]
     stays = [op for op in own if op.name not in behind | after]
     return not {_reads(shards, op, made) for op in ops}.isdisjoint(_reads(shards, op, made) for op in stays)
@@ -195,16 +190,25 @@ def _are_tiles(shards: Shards, ops: Sequence[Op], home: Mapping[int, DeviceName]
 
     Where rows and columns are cut, a tile is as much of the one as of the other.
     """
-    by_name = shards.wiring.by_name
+    behind, after = _around(shards, ops)
     at_home = {op.name for op in shards.worked if shards.place(op) == home[shards.part(op)]}
-    away = {op.name for op in ops}
-    for op in shards.ops:
-        read = at_home.intersection(shards.sources(op.name)) if op.name in away else ()
-        if read or (op.name in at_home and not away.isdisjoint(shards.sources(op.name))):
-            return False
+    if at_home & (behind | after):
+        return False
+    by_name = shards.wiring.by_name
     cuts = [by_name[name] for name, _ in shards.parts if name in by_name]
-    cuts += reached(ops, lambda op: [by_name[name] for name in shards.sources(op.name)])
+    cuts += [by_name[name] for name in behind]
     return any(_keeps_all_rows(shards, op) for op in cuts if op.type in SPLITS | SLICES)
+
+
+def _around(shards: Shards, ops: Sequence[Op]) -> tuple[set[str], set[str]]:
+    """The ops on the same parts that lead to these ops, and those that these ops lead to, with themselves."""
+    by_name = shards.wiring.by_name
+    behind = {op.name for op in reached(ops, lambda op: [by_name[name] for name in shards.sources(op.name)])}
+    after = {op.name for op in ops}
+    for op in shards.ops:
+        if not after.isdisjoint(shards.sources(op.name)):
+            after.add(op.name)
+    return behind, after
 
 
 def _keeps_all_rows(shards: Shards, cut: Op) -> bool:

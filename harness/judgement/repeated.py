@@ -60,7 +60,7 @@ def judge_repeated(trace: Trace, devices: Devices, computed: Computed, mode: str
     if not again or _repeated(trace, again) < least:
         return
     wiring = Wiring(trace)
-    kept = [copies for copies in again if _keep_parts(copies, wiring, trace, computed)]
+    kept = [copies for copies in again if _keep_parts(copies, wiring, computed)]
     if _repeated(trace, kept) >= least:
         yield _finding(_KEPT, kept, products, trace, mode)
         return
@@ -90,20 +90,20 @@ def _repeated(trace: Trace, found: Iterable[Copies]) -> float:
     return sum(sum(weights) - max(weights) for weights in each)
 
 
-def _keep_parts(copies: Copies, wiring: Wiring, trace: Trace, computed: Computed) -> bool:
+def _keep_parts(copies: Copies, wiring: Wiring, computed: Computed) -> bool:
     """Whether each device uses rows of its own of a value, and no others."""
     parts: list[int] = []
     for ops in copies.values():
-        own = [_parts(op, wiring, trace, computed) for op in ops]
+        own = [_parts(op, wiring, computed) for op in ops]
         if not all(own):
             return False
         parts += set[int]().union(*own)
     return len(parts) == len(set(parts))
 
 
-def _parts(op: Op, wiring: Wiring, trace: Trace, computed: Computed) -> set[int]:
+def _parts(op: Op, wiring: Wiring, computed: Computed) -> set[int]:
     """The rows of a value that are cut out of it, or of what is made of it row by row; none if all are used."""
-    rows = _rows(trace, op)
+    rows = computed.rows(op.name)
     parts: set[int] = set()
     waiting, seen = [op], {op.name}
     while waiting:
@@ -114,7 +114,7 @@ def _parts(op: Op, wiring: Wiring, trace: Trace, computed: Computed) -> set[int]
             if reader.name in seen:
                 continue
             seen.add(reader.name)
-            left = _rows(trace, reader)
+            left = computed.rows(reader.name)
             if left == rows and _keeps_rows(reader, seen):
                 waiting.append(reader)
             elif reader.type in _CUTS and left is not None and left < rows:
@@ -133,11 +133,6 @@ def _keeps_rows(reader: Op, of: Set[str]) -> bool:
     if reader.type in ROW_OPERANDS:
         return all(at == ROW_OPERANDS[reader.type] for at, (name, _) in enumerate(sources_of(reader)) if name in of)
     return reader.type in _BY_ROWS
-
-
-def _rows(trace: Trace, op: Op) -> int | None:
-    shape = next(iter(trace.shapes.get(op.name) or ()), None)
-    return shape[0] if shape else None
 
 
 def _checked(wiring: Wiring, computed: Computed) -> set[str]:

@@ -1,4 +1,4 @@
-"""Finds parts of a batch that are worked on one after the other, though each has a device of its own.
+"""Finds parts of a batch, or members, that are worked on one after the other, though each has a device of its own.
 
 An op may wait for others of which it reads nothing (``tf.control_dependencies``), or reads what changes nothing in its
 result, such as 0 times a number. Where most of what one device does waits so for most of what another one does, and not
@@ -26,12 +26,12 @@ from harness.proof.computed import Computed
 from harness.records import Finding
 
 _SERIAL = (
-    "work on one shard waits for the work on another shard, of which it reads nothing, so that their devices work one "
-    "after the other; take it out of tf.control_dependencies"
+    "the work of one shard or member waits for that of another one, of which it reads nothing, so that their devices "
+    "work one after the other; take it out of tf.control_dependencies"
 )
 _SERIAL_BY_DATA = (
-    "work on one shard reads what was made of another shard, which changes nothing in its results, so that their "
-    "devices work one after the other; leave it out"
+    "the work of one shard or member reads what another one has made, which changes nothing in its results, so that "
+    "their devices work one after the other; leave it out"
 )
 #: Ops that TensorFlow runs in the order of the program.
 _CHECKS = frozenset({"Assert", "CheckNumerics", "CheckNumericsV2", "PrintV2"})
@@ -80,11 +80,11 @@ def _judged(
     if not waits:
         return
     vain = _in_vain(account.wiring, idle)
-    for cut in account.cuts:
+    for family in (*(cut.family for cut in account.cuts), *account.branches):
         parts: dict[int, list[Op]] = defaultdict(list)
         for op in account.work:
-            if cut.family.get(op.name, SEVERAL) != SEVERAL and op.name not in vain:
-                parts[cut.family[op.name]].append(op)
+            if family.get(op.name, SEVERAL) != SEVERAL and op.name not in vain:
+                parts[family[op.name]].append(op)
         if any(len({account.places[op.name] for op in ops}) > 1 for ops in parts.values()):
             continue
         done: dict[DeviceName, list[Op]] = defaultdict(list)

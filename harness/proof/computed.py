@@ -25,15 +25,24 @@ class Computed(NamedTuple):
 
         The program is traced within a function of its own, with which all names begin.
         """
-        found = self.values.get(name.partition("/")[2], ())
-        known = found[port] if port < len(found) else None
-        return known.id if isinstance(known, Poly) else None
+        known = self._known(name, port)
+        return known.id if known is not None else None
+
+    def rows(self, name: str, port: int = 0) -> int | None:
+        """How many rows that value has, if they are known. The optimizer may have fused the op that computes it."""
+        known = self._known(name, port)
+        size = known.shape[0] if known is not None and known.shape else None
+        return size if isinstance(size, int) else None
 
     def is_constant(self, name: str, port: int = 0) -> bool:
         """Whether the value at an output of an operation is one and the same number, whatever the inputs are."""
+        known = self._known(name, port)
+        return known is not None and all(not atoms for atoms, _ in known.terms)
+
+    def _known(self, name: str, port: int) -> Poly | None:
         found = self.values.get(name.partition("/")[2], ())
         known = found[port] if port < len(found) else None
-        return isinstance(known, Poly) and all(not atoms for atoms, _ in known.terms)
+        return known if isinstance(known, Poly) else None
 
     @classmethod
     def of(cls, program: Run, reference: Run, results: Sequence[Any]) -> Computed:

@@ -52,7 +52,7 @@ def write_summaries(folder: str | Path, *results: Result, step: int = 0, name: s
     for result in given:
         if not isinstance(result, known):
             accepted = ", ".join(each.__name__ for each in known)
-            raise UsageError(f"cannot write a {type(result).__name__} for TensorBoard; accepted: {accepted}")
+            raise UsageError(f"a result is of type {type(result).__name__}, which is not written; accepted: {accepted}")
     if not results:
         raise UsageError("no result to write; give what harness.trace, verify, profile or measure_speedup returned")
     try:

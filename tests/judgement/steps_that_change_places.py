@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
 from shard_programs import Program, layers
 
 from harness.devices.device import Devices
@@ -136,6 +137,49 @@ def state_of_a_sequence_in_turn(devices: Devices, wrong: bool) -> Program:
     return _placed(devices, program, {"x": sample(8, 3, 6)}, lambda _, step: wrong * step)
 
 
+def second_token_on_the_next(devices: Devices, wrong: bool) -> Program:
+    """It is made of the last column of the rows, but of what is kept of all of them at home too."""
+    import tensorflow as tf
+
+    weights = [tf.Variable(sample(6, 6, seed=seed) / 2) for seed in range(3)]
+
+    def program(place: _Place, x: Any) -> Any:
+        outputs = []
+        for number, part in enumerate(tf.split(x, 4)):
+            with tf.device(place(number, 0)):
+                keys, values = (tf.tensordot(part, each, 1) for each in weights[:2])
+            new = part[:, -1:]
+            for token in range(1, 3):
+                with tf.device(place(number, token % 2)):
+                    query = tf.tensordot(new, weights[2], 1)
+                    new = tf.matmul(tf.nn.softmax(tf.matmul(query, keys, transpose_b=True)), values)
+                    keys = tf.concat([keys, tf.tensordot(new, weights[0], 1)], 1)
+                    values = tf.concat([values, tf.tensordot(new, weights[1], 1)], 1)
+            outputs.append(new)
+        return tf.concat(outputs, 0)
+
+    return _placed(devices, program, {"x": sample(8, 3, 6)}, lambda _, step: wrong * step)
+
+
+def rows_of_constants_on_the_next(devices: Devices, wrong: bool) -> Program:
+    """No tensor is cut: the rows are different constants, and the weights are the same."""
+    import tensorflow as tf
+
+    first, second, _ = layers()
+    batches = [sample(2, 6, seed=seed) for seed in range(4)]
+
+    def program(place: _Place, x: Any) -> Any:
+        outputs = []
+        for number, rows in enumerate(batches):
+            with tf.device(place(number, 0)):
+                hidden = first(tf.constant(rows))
+            with tf.device(place(number, 1)):
+                outputs.append(second(hidden))
+        return tf.concat(outputs, 0) + x
+
+    return _placed(devices, program, {"x": sample(8, 6)}, lambda _, step: wrong * step)
+
+
 PAIRS: dict[str, Callable[[Devices, bool], Program]] = {
     make.__name__: make
     for make in (
@@ -144,6 +188,8 @@ PAIRS: dict[str, Callable[[Devices, bool], Program]] = {
         second_epoch_on_the_next,
         micro_batches_in_turn,
         state_of_a_sequence_in_turn,
+        second_token_on_the_next,
+        rows_of_constants_on_the_next,
     )
 }
 
@@ -247,10 +293,30 @@ def checked_on_the_next(devices: Devices) -> Program:
     return Program(made.parallel, lambda x: both(x), made.inputs)
 
 
+def table_of_the_first_and_last_stage(devices: Devices) -> Program:
+    """It is where rows of it are looked up, and the last stage multiplies with it."""
+    import tensorflow as tf
+
+    table = _own(devices, 12, 6)[0]
+    weights = _own(devices, 6, 6, seed=5)
+
+    def program(place: _Place, keys: Any) -> Any:
+        with tf.device(place(0, 0)):
+            hidden = tf.gather(table, keys)
+        for number, own in enumerate(weights):
+            with tf.device(place(number, 0)):
+                hidden = tf.tanh(tf.matmul(hidden, own))
+        with tf.device(place(3, 0)):
+            return tf.matmul(hidden, table, transpose_b=True)
+
+    return _placed(devices, program, {"keys": np.arange(16) % 12}, lambda *_: 0)
+
+
 CLEAN: tuple[Callable[[Devices], Program], ...] = (
     folds_left_out_in_turn,
     pipelines_in_both_directions,
     tiles_on_a_checkerboard,
     load_evened_out,
     checked_on_the_next,
+    table_of_the_first_and_last_stage,
 )

@@ -75,7 +75,11 @@ def test_what_cannot_be_written_or_profiled_is_refused_in_one_line(tmp_path: Pat
     file.write_text("")
     trace = harness.Trace((), ())
     for results, folder, words in (
-        ((3,), tmp_path, "cannot write a int for TensorBoard; accepted: SpeedupRecord, Profile, Trace, Verification"),
+        (
+            (3,),
+            tmp_path,
+            "a result is of type int, which is not written; accepted: SpeedupRecord, Profile, Trace, Verification",
+        ),
         ((), tmp_path, "no result to write"),
         ((trace,), file / "logs", "cannot be written: Not a directory"),
     ):

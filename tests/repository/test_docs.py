@@ -129,8 +129,8 @@ def unknown_in(line: str) -> list[str]:
         arguments = arguments[: arguments.index("--")] if "--" in arguments else arguments
         return [word for word in arguments if word.startswith("-") and word.split("=")[0] not in known]
     if program == "docker" and arguments[0] == "build":
-        known = re.findall(r"^ARG (\w+)", read("Dockerfile"), re.MULTILINE)
-        return [name for name in re.findall(r"--build-arg (\w+)", line) if name not in known]
+        taken = re.findall(r"^ARG (\w+)", read("Dockerfile"), re.MULTILINE)
+        return [name for name in re.findall(r"--build-arg (\w+)", line) if name not in taken]
     if program == "docker":
         at = next(number for number, word in enumerate(arguments) if word in ("harness", "harness-gpu"))
         entry = arguments[arguments.index("--entrypoint") + 1] if "--entrypoint" in arguments else "harness"
