@@ -29,7 +29,7 @@ from typing import Any
 
 from harness.proof.axes import Axes
 from harness.proof.rows import Place
-from harness.proof.sizes import Size, product
+from harness.proof.sizes import product
 from harness.proof.terms import SUM, Atom, Base, Form, Map, Mono, Poly, along_all, replaced
 
 #: The order of the arguments does not matter.
@@ -56,10 +56,8 @@ class Algebra(Axes):
             covered = [k for k in over if any(k in extent[i] for i in mono)]
             times = product(p.shape[k] for k in over if k not in covered)
             inside = tuple(i for i in mono if extent[i] & set(covered))
-            outside = self.make({tuple(i for i in mono if i not in inside): coef * times}, kept, p.dtype)
-            if isinstance(times, Size):
-                outside = self.make({tuple(i for i in mono if i not in inside): coef}, kept, p.dtype)
-                outside = self.scale(outside, times)
+            outside = self.make({tuple(i for i in mono if i not in inside): coef}, kept, p.dtype)
+            outside = self.scale(outside, times)
             if inside:
                 own = self.own_shape(inside)
                 at = [k - rank + len(own) for k in covered]
@@ -82,7 +80,15 @@ class Algebra(Axes):
             if atom.op == "poly":
                 return self.sum(atom.args[0], axes)
             if atom.op == "part":
-                return self.after(("sum", axes), atom, lambda q: self.sum(q, axes), shape, p.dtype)
+                last = [k - len(p.shape) for k in axes]
+                return self.after(
+                    ("sum", axes),
+                    atom,
+                    lambda q: self.sum(q, axes),
+                    shape,
+                    p.dtype,
+                    of_row=lambda q: self.sum(q, last),
+                )
             if (inner := self._sum_within(atom, axes, shape)) is not None:
                 return inner
             if atom.op in ("Reshape", "Transpose") and len(axes) == len(p.shape):

@@ -9,8 +9,11 @@ from fractions import Fraction
 from typing import Any
 
 from harness.proof.rows import Rows
-from harness.proof.sizes import Size, product
+from harness.proof.sizes import Size, divides, product
 from harness.proof.terms import BITS, Atom, Form, Map, Poly, Shape, replaced
+
+#: So many operations back it is looked for where an axis comes from.
+_NEAR = 8
 
 Block = tuple[tuple[int, int], tuple[int, int]]
 
@@ -117,15 +120,38 @@ class Axes(Rows):
                 times = _times(new, size)
                 if times is not None:  # joined with axes that follow
                     full, place = n * times, (start * times, end * times)
-                elif not any(isinstance(each, Size) for each in (size, new, start, end, n)) and size % new == 0:
-                    less = size // new
-                    if any(each % less for each in (start, end, n)):
-                        continue
+                elif (less := _times(size, new)) is not None and all(divides(less, each) for each in (start, end, n)):
                     full, place = n // less, (start // less, end // less)
                 else:
                     continue
                 return self.slice(self.reshape(whole, replaced(shape, o, full)), o, *place)
         return self.of(self.atom("Reshape", (), (p,), shape, p.dtype))
+
+    def row_again(self, p: Poly) -> Poly | None:
+        """``p``, with an axis of size 1 before the others, as one row of a value, where that row was spread before.
+
+        So is what a product of matrices makes of one row of a batch of matrices. None where it is no such row.
+        """
+        got, size = self.unslice(p, 0) if p.shape else None, p.shape[0] if p.shape else 0
+        if got is None or got[0] is None or not isinstance(size, int) or size < 2:
+            return None
+        (start, _, n), whole = got[0], got[1]
+        if not divides(size, start) or not divides(size, n) or not self._was_spread(whole, 0, n // size):
+            return None
+        return self.slice(self.reshape(whole, (n // size, *p.shape)), 0, start // size, start // size + 1)
+
+    def _was_spread(self, p: Poly, k: int, rows: Any, near: int = _NEAR) -> bool:
+        """Whether axis ``k`` comes, row by row, from a reshape that joined so many rows with what follows them."""
+        for i in {i for mono, _ in p.terms for i in mono}:
+            atom, at = self.atoms[i], k - len(p.shape) + len(self.atoms[i].shape)
+            before = atom.args[0].shape if atom.op == "Reshape" else ()
+            if any(size == rows and product(before[:a]) == product(atom.shape[:at]) for a, size in enumerate(before)):
+                return True
+            maps = atom.form.rows if atom.form and near else ()
+            led = (pair for axes, to in maps if to == at for pair in zip(atom.args, axes, strict=False))
+            if any(axis is not None and self._was_spread(arg, axis, rows, near - 1) for arg, axis in led):
+                return True
+        return False
 
     def _of_pieces(self, p: Poly, shape: Shape) -> Poly | None:
         """A reshape of what was joined, as the join of what its pieces are, where each of them gives whole rows."""
@@ -147,7 +173,14 @@ class Axes(Rows):
         if not self.has_parts(p):
             return p
         row = self.unsummed(self.broadcast(p, (1, *p.shape)))
-        return p if self.has_parts(row) else self.reshape(row, p.shape)
+        if self.has_parts(row):
+            return p
+        got = self.unslice(row, 0)
+        if got is None or got[0] is None or not p.shape:
+            return self.reshape(row, p.shape)
+        (start, end, n), whole = got[0], got[1]
+        joined = self.reshape(whole, (n * p.shape[0], *p.shape[1:]))
+        return self.slice(joined, 0, start * p.shape[0], end * p.shape[0])
 
     def transpose(self, p: Poly, perm: Sequence[int]) -> Poly:
         """The axes in another order."""

@@ -23,7 +23,7 @@ EVERY_BATCH = "every batch size"
 #: In the names of the states of random generators: Keras's and TensorFlow's own.
 _DRAWING = ("seed_generator", "StateVar")
 #: Programs with more operations are proved for these shapes alone, as the cases of other shapes take as long each.
-_MOST_OPS = 4_000
+_MOST_OPS = 20_000
 #: At most so many cases of the batch size modulo a number are proved one by one.
 _MOST_CASES = 16
 

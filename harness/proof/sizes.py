@@ -164,6 +164,11 @@ def _division(one: Size, other: Any) -> tuple[Any, Any]:
     return Size.of((first // divisor, *(each // divisor for each in rest_of))), first % divisor
 
 
+def divides(divisor: int, size: Any) -> bool:
+    """Whether a size is a multiple of a number for every ``m``, as far as that shows."""
+    return not any(each % divisor for each in _whole(size))
+
+
 def less(one: Any, other: Any) -> bool:
     """Whether ``one < other`` for every ``m``. Raises :class:`Unprovable` where that depends on ``m``."""
     if not isinstance(one, Size) and not isinstance(other, Size):

@@ -112,6 +112,9 @@ _row_wise(
     5,
     sizes=[1, 5],
 )
+_row_wise(
+    "dense on sequences", lambda x, w: tf.reduce_mean(tf.nn.relu(tf.tensordot(x, w, 1)), 1), 6, 4, 5, sizes=[2, 4]
+)
 _row_wise("gelu and select", lambda x, w: tf.where(x > 0, tf.nn.gelu(x), 0.1 * x) @ w, 8, 5)
 _row_wise("cumsum and max", lambda x, w: tf.cumsum(x, axis=1) @ w + tf.reduce_max(x, 1, keepdims=True), 8, 5)
 _row_wise("slices within rows", lambda x, w: tf.concat([x[:, 2:], x[:, :2]], 1) @ w, 8, 5)

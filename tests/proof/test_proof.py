@@ -68,6 +68,8 @@ def test_programs_that_compute_the_same_are_proved(devices: Devices, name: str) 
         same=pair.same,
     )
     assert proof.proved, str(proof)
+    # Its shards are of any size, and may be empty.
+    assert proof.scope == "every batch size" or not name.endswith("make_parallel")
 
 
 @pytest.mark.cases(12)

@@ -29,11 +29,13 @@ def _reshape(ev: Evaluation, op: Any, x: Poly, shape: Poly) -> Poly:
 def reshaped(ev: Evaluation, x: Poly, wanted: Sequence[Any]) -> Poly:
     """A reshape, in which a row of a larger value and the part that it gives of the sum of all are one."""
     gone = len(x.shape) - len(wanted)
-    if tuple(wanted[1:]) == x.shape and ev.alg.has_parts(x):
-        # The sum over an axis of one row, with this axis put back, as in gradients of what is broadcast: that row.
+    if gone < 0 and tuple(wanted) == (1,) * -gone + x.shape and ev.alg.has_parts(x):
+        # The sum over axes of one row, with these axes put back, as in gradients of what is broadcast: that row.
         rows = ev.alg.unsummed(ev.alg.broadcast(x, wanted))
         if not ev.alg.has_parts(rows):
             return rows
+    if tuple(wanted) == (1, *x.shape) and (row := ev.alg.row_again(x)) is not None:
+        return row
     if gone > 0 and x.shape == ((1,) * gone + tuple(wanted)) and wanted[:1] != [1] and is_float(x) and ev.alg.is_row(x):
         return ev.alg.sum(x, range(gone))
     return ev.alg.reshape(x, wanted)

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 
+from harness.proof.bodies import run_kernel
 from harness.proof.evaluation import Entry, Evaluation, axis_of, numpy_type
 from harness.proof.sizes import Size, Unprovable, differs, less, product
-from harness.proof.terms import Poly
+from harness.proof.terms import Poly, broadcast_shape
 
 
 def _same(ev: Evaluation, op: Any, *args: Any) -> list[Any]:
@@ -77,26 +79,43 @@ def _axes(axes: Any, rank: int) -> tuple[int, ...]:
     return tuple(axis_of(int(k), rank) for k in np.asarray(axes).reshape(-1))
 
 
-def _product_of(op: Any, x: Any, axes: Any) -> Any:
-    return np.multiply.reduce(x, axis=_axes(axes, x.ndim), keepdims=op.get_attr("keep_dims"))
+def _larger(x: Any, y: Any) -> Any:
+    return y if less(x, y) else x
 
 
-def _sum_of(op: Any, x: Any, axes: Any) -> Any:
-    return np.add.reduce(x, axis=_axes(axes, x.ndim), keepdims=op.get_attr("keep_dims"))
+def _smaller(x: Any, y: Any) -> Any:
+    return x if less(x, y) else y
 
 
-def _running_sum(op: Any, x: Any, axis: Any) -> Any:
-    if op.get_attr("exclusive") or op.get_attr("reverse"):
-        raise Unprovable("a running sum of sizes from the end")
-    return np.add.accumulate(x, axis=int(axis))
+def _reduced(fn: Callable[[Any, Any], Any]) -> Callable[..., Any]:
+    def over_axes(op: Any, x: Any, axes: Any) -> Any:
+        gone = _axes(axes, x.ndim)
+        for axis in gone:
+            x = np.frompyfunc(fn, 2, 1).reduce(x, axis=axis, keepdims=True)
+        return x if op.get_attr("keep_dims") else x.reshape([n for k, n in enumerate(x.shape) if k not in gone])
+
+    return over_axes
+
+
+def _running(fn: Callable[[Any, Any], Any]) -> Callable[..., Any]:
+    def along_axis(op: Any, x: Any, axis: Any) -> Any:
+        if op.get_attr("exclusive") or op.get_attr("reverse"):
+            raise Unprovable("a running total of sizes from the end, or without the own one")
+        return np.frompyfunc(fn, 2, 1).accumulate(x, axis=int(axis))
+
+    return along_axis
+
+
+def _common_shape(op: Any, one: Any, other: Any) -> Any:
+    return broadcast_shape(one.tolist(), other.tolist())
 
 
 #: Integer operations on sizes that depend on the number of rows, by element.
 SIZE_ARITHMETIC: dict[str, Callable[..., Any]] = {
     "FloorDiv": _pairwise(lambda x, y: x // y),
     "FloorMod": _pairwise(lambda x, y: x % y),
-    "Maximum": _pairwise(lambda x, y: y if less(x, y) else x),
-    "Minimum": _pairwise(lambda x, y: x if less(x, y) else y),
+    "Maximum": _pairwise(_larger),
+    "Minimum": _pairwise(_smaller),
     "Less": _pairwise(less),
     "Greater": _pairwise(lambda x, y: less(y, x)),
     "LessEqual": _pairwise(lambda x, y: not less(y, x)),
@@ -104,17 +123,58 @@ SIZE_ARITHMETIC: dict[str, Callable[..., Any]] = {
     "Equal": _pairwise(lambda x, y: not differs(x, y)),
     "NotEqual": _pairwise(differs),
     "SelectV2": lambda op, condition, x, y: np.where(condition, x, y),
-    "Prod": _product_of,
-    "Sum": _sum_of,
-    "Cumsum": _running_sum,
+    "Abs": lambda op, x: np.frompyfunc(lambda each: _larger(each, -each), 1, 1)(x),
+    "Prod": _reduced(operator.mul),
+    "Sum": _reduced(operator.add),
+    "Max": _reduced(_larger),
+    "Min": _reduced(_smaller),
+    "Cumsum": _running(operator.add),
+    "Cumprod": _running(operator.mul),
+    "BroadcastArgs": _common_shape,
 }
+#: Operations that only move elements of some of their arguments, whose numbers are these.
+MOVED: dict[str, Callable[[int], Sequence[int]]] = {
+    "DynamicStitch": lambda count: range(count // 2, count),
+    "TensorScatterUpdate": lambda count: (0, 2),
+    **dict.fromkeys(("Tile", "ReverseV2", "Roll", "GatherNd"), lambda count: (0,)),
+}
+
+
+def _moved(op: Any, values: Sequence[Any]) -> Any:
+    """What an operation makes of sizes that it only moves: its kernel moves their numbers in a list of them.
+
+    None where what says how to move them depends on the number of rows.
+    """
+    data = MOVED[op.type](len(values))
+    sizes: list[Any] = []
+    given = []
+    for at, value in enumerate(values):
+        if at in data:
+            given.append(np.arange(len(sizes) + 1, len(sizes) + value.size + 1).reshape(value.shape))
+            sizes.extend(value.reshape(-1))
+        elif depends_on_rows(value):
+            return None
+        else:
+            given.append(value)
+    (numbers,) = run_kernel(op, given)
+    made = np.empty(numbers.shape, object)
+    for at, number in np.ndenumerate(numbers):
+        if not 0 < number <= len(sizes):
+            raise Unprovable(f"{op.type} gives an element that it was not given")
+        made[at] = sizes[number - 1]
+    return made
 
 
 def of_sizes(ev: Evaluation, op: Any, values: Sequence[Any]) -> Poly | None:
     """The result of an integer operation of which some argument depends on the number of rows; None if not known."""
-    if op.type not in SIZE_ARITHMETIC:
+    if op.type in MOVED:
+        made = _moved(op, values)
+    elif op.type in SIZE_ARITHMETIC:
+        made = np.asarray(SIZE_ARITHMETIC[op.type](op, *values), object)
+    else:
+        made = None
+    if made is None:
         return None
-    made = np.asarray(SIZE_ARITHMETIC[op.type](op, *values), object)
     dtype = op.outputs[0].dtype.name
     if dtype == "bool":
         return ev.alg.const(made.astype(bool))
