@@ -370,8 +370,11 @@ def test_a_run_that_was_killed_keeps_what_it_measured(tmp_path: Path) -> None:
     assert run.exchanges[1].members == ("a", "b")
     keep(Report("a", 1, "done"), folder / "a")
     (folder / "a" / ".00002.exchange.json.123").write_text("{", encoding="utf-8")  # of the killed writer
-    found = newest(Store(tmp_path))
+    (tmp_path / "links" / "2").mkdir()
+    (tmp_path / "links" / "2" / "links.json").write_text("{", encoding="utf-8")
+    found, left_out = newest(Store(tmp_path))
     assert found == (folder, run)
+    assert [each.path for each in left_out] == ["links/2/links.json"]
     reports, bad = reports_of(*found)
     assert (len(reports), bad) == (1, [])
     verdict = judge_links(run.exchanges, reports, {}, Judging()).verdict

@@ -10,7 +10,7 @@ import binascii
 import json
 import math
 import zlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
@@ -160,20 +160,18 @@ def reports_of(folder: Path, run: LinkRun) -> tuple[list[Report], list[LeftOut]]
     return made, bad
 
 
-def newest(store: Store) -> tuple[Path, LinkRun] | None:
-    """Return the newest run of exchanges in a store."""
-    found = [(run.started_at, path.parent.name, path.parent, run) for path, run in _runs(store.folder / LINKS)]
-    if not found:
-        return None
-    *_, folder, run = max(found, key=lambda each: each[:2])
-    return folder, run
-
-
-def _runs(folder: Path) -> Iterator[tuple[Path, LinkRun]]:
-    for path in sorted(folder.glob(f"*/{LINKS_FILE}")):
+def newest(store: Store) -> tuple[tuple[Path, LinkRun] | None, list[LeftOut]]:
+    """Return the newest run of exchanges in a store, with its folder, and the files that are none."""
+    found: list[tuple[str, str, Path, LinkRun]] = []
+    bad: list[LeftOut] = []
+    for path in sorted((store.folder / LINKS).glob(f"*/{LINKS_FILE}")):
         try:
             run = parse_versioned(json.loads(read_bounded(path)), LinkRun, SCHEMA_VERSION)
-        except (ValueError, RecursionError):
-            continue
-        if parse_time(run.started_at) is not None:
-            yield path, run
+            why = "" if parse_time(run.started_at) else f"started_at {run.started_at[:40]!r} is not a time"
+        except (ValueError, RecursionError) as error:
+            why = str(error)
+        if why:
+            bad.append(LeftOut(path.relative_to(store.folder).as_posix(), why))
+        else:
+            found.append((run.started_at, path.parent.name, path.parent, run))
+    return (max(found, key=lambda each: each[:2])[2:] if found else None), bad

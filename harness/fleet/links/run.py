@@ -139,8 +139,8 @@ def judged(folder: Path, run: LinkRun, runs: Iterable[Seen], judging: Judging) -
 
 def newest_verdict(store: Store, runs: Iterable[Seen], judging: Judging) -> tuple[LinkVerdict | None, list[LeftOut]]:
     """Judge the newest run of exchanges in a store; ``None`` if there is none."""
-    found = newest(store)
+    found, bad = newest(store)
     if found is None:
-        return None, []
-    judgement, bad = judged(*found, runs, judging)
-    return judgement.verdict, bad
+        return None, bad
+    judgement, unread = judged(*found, runs, judging)
+    return judgement.verdict, [*bad, *unread]

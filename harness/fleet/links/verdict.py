@@ -159,7 +159,7 @@ class LinkVerdict:
                 continue
             yield f"  {each.text}"
             yield from (f"      {reason}" for reason in each.reasons)
-        yield from (f"  {name}: left out: {why}" for name, why in self.left_out)
+        yield from (f"  {name} did not take part to the end: {why}" for name, why in self.left_out)
         yield from (f"  {note}" for note in self.notes)
         largest = max((each.size_bytes for each in self.usual), default=0)
         yield from (f"  {each.text}" for each in self.usual if each.size_bytes == largest)
