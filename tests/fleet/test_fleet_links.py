@@ -111,7 +111,7 @@ def test_what_was_slow_once_is_done_again_beside_sound_machines_and_accuses_nobo
     (finding,) = [each for each in first.verdict.findings if {*each.machines} == {*pair}]
     assert (finding.confirmed, finding.action, finding.scope) == (False, Action.RERUN, Scope.LINK)
     repeated = [each for each in first.again if each.members == pair]
-    assert len(repeated) == 2
+    assert len(repeated) >= 2
     assert any(each.control and not {*each.members} & {*pair} for each in first.again)
     for name in pair:
         assert any(name in each.members and each.members != pair for each in first.again), "each end meets another"
@@ -130,6 +130,16 @@ def test_what_was_slow_once_is_done_again_beside_sound_machines_and_accuses_nobo
     third = judge_links(everything, busy, made.racks, Judging())
     assert not [each for each in third.verdict.findings if each.confirmed]
     assert any("the network was busy" in note for note in third.verdict.notes)
+
+
+def test_where_times_vary_more_no_link_and_no_machine_is_accused_of_it() -> None:
+    for seed in range(4):
+        made = network(seed, 120)
+        made.noise, made.tails = 0.1, 0.15
+        found, exchanges = made.judged()
+        assert not [each for each in found.verdict.findings if each.confirmed]
+        assert sum(each.stage > 0 for each in exchanges) > 50, "it was looked at again"
+        assert len(found.verdict.findings) <= 16
 
 
 def small(

@@ -3,20 +3,23 @@
 A machine is accused if it died, or if two thirds of its exchanges are bad, with partners of which none is in
 all of them; a rack, if so many of those that leave it or touch it are, of three machines and more; a link, if every
 repetition was bad too, and both of its ends do well elsewhere. What the exchanges cannot tell apart is named together.
+Times vary, so whatever is called slow must also be unlikely by the share of the other exchanges that are slow.
 """
 
 from __future__ import annotations
 
+import math
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from itertools import combinations
+from typing import TypeAlias
 
 from harness.fleet.links.record import Lost, Report
 from harness.fleet.links.schedule import Exchange, packed
 from harness.fleet.links.verdict import FAULTS, Fault, LinkFinding, LinkVerdict, Scope, Usual
 from harness.fleet.policy import Judging
-from harness.fleet.statistics import center_and_spread, discoveries, tail
+from harness.fleet.statistics import binomial_tail, center_and_spread, discoveries, tail
 from harness.plural import plural
 from harness.report.quantities import percent, quantity, size
 
@@ -28,13 +31,13 @@ _SHARE = 2 / 3
 _LEAST: dict[Fault, int] = {"no answer": 2, "wrong values": 2, "slow": 3}
 #: Machines of a rack that have to show it.
 _OF_RACK = 3
-#: Suspicions that are looked at again in one stage, and repetitions of each.
-_MOST_AGAIN, _REPEATS = 16, 2
+#: Suspicions that are looked at again in one stage, and the fewest and most repetitions of each.
+_MOST_AGAIN, _REPEATS = 16, (2, 5)
 #: What is compared: operation, bytes, members, and whether they are of one rack.
 _Cohort = tuple[str, int, int, bool | None]
 
 
-@dataclass
+@dataclass(eq=False)
 class _Test:
     """One exchange that was measured, or that failed."""
 
@@ -102,11 +105,11 @@ def judge_links(
     findings: list[LinkFinding] = []
     suspects: list[_Test] = []
     for fault in FAULTS:
-        own, open_ = _localised(fault, tests, known, {name for name, _ in gone & began}, notes)
+        own, more = _localised(fault, tests, known, {name for name, _ in gone & began}, judging, notes)
         findings += own
-        suspects += open_
+        suspects += more
     accused = {name for each in findings if each.scope in (Scope.NODE, Scope.RACK) for name in each.machines}
-    again = _again(exchanges, tests, suspects, accused)
+    again = _again(exchanges, tests, suspects, accused, judging)
     verdict = LinkVerdict(
         nodes=tuple(sorted({*(each.machine for each in lost)}.union(*(each.members for each in exchanges)))),
         asked=len(exchanges),
@@ -187,7 +190,7 @@ def _first(values: Sequence[tuple[_Test, float]]) -> list[float]:
     return [value for test, value in values if test.exchange.stage == 0]
 
 
-@dataclass
+@dataclass(eq=False)
 class _Meeting:
     """All exchanges between the same members, as far as one fault is concerned."""
 
@@ -214,6 +217,9 @@ class _Meeting:
         return name in self.members and (not self.bad or name in self.blamed)
 
 
+_Meetings: TypeAlias = Sequence[_Meeting]
+
+
 def _meetings(fault: Fault, tests: Sequence[_Test]) -> list[_Meeting]:
     made: dict[frozenset[str], _Meeting] = {}
     for each in tests:
@@ -228,7 +234,7 @@ def _meetings(fault: Fault, tests: Sequence[_Test]) -> list[_Meeting]:
 
 
 def _localised(
-    fault: Fault, tests: Sequence[_Test], racks: Mapping[str, str], dead: Set[str], notes: list[str]
+    fault: Fault, tests: Sequence[_Test], racks: Mapping[str, str], dead: Set[str], judging: Judging, notes: list[str]
 ) -> tuple[list[LinkFinding], list[_Test]]:
     """Find what the exchanges with a fault have in common. Return also those that have to be done again."""
     about = _meetings(fault, tests)
@@ -238,7 +244,7 @@ def _localised(
     if common is not None:
         return [common], []
     while left:
-        best = max(_candidates(fault, about, left, racks, dead), key=lambda each: each[0], default=None)
+        best = max(_candidates(fault, about, left, racks, dead, judging), key=lambda each: each[0], default=None)
         if best is None:
             break
         _, scope, name, bad, own = best
@@ -247,7 +253,8 @@ def _localised(
         about = [each for each in about if each not in bad]
         left = [each for each in left if each not in bad]
     suspects: list[_Test] = []
-    once = 0
+    open_: list[_Meeting] = []
+    once, tried = 0, sum(bool(each.repeats) for each in left)
     well = {name for each in about if not each.bad for name in each.members}
     for each in left:
         members, repeats = frozenset(each.members), each.repeats
@@ -258,19 +265,31 @@ def _localised(
         again = sum(fault in one.bad for one in repeats)
         if fault == "slow" and repeats and 2 * again <= len(repeats):
             once += 1
-        elif repeats and again == len(repeats) and len(members) == 2:
+        elif (
+            len(members) == 2
+            and again == len(repeats) > 0
+            and len(each.bad) >= _SHARE * len(each.tests)
+            and (fault != "slow" or _chance(about, [each]) ** again * tried <= judging.false_discovery_rate)
+        ):
             # Each end has to do well with somebody else: else it may be that end.
             scope = Scope.LINK if members <= well else Scope.UNCLEAR
             found.append(_finding(fault, scope, sorted(members), [each], [each], unclear=sorted(members - well)))
         else:
-            scope = Scope.LINK if len(members) == 2 else Scope.RING
-            found.append(_finding(fault, scope, sorted(members), [each], [each], confirmed=False))
+            open_.append(each)
+    if fault == "slow" and len(open_) > _MOST_AGAIN:
+        # So many at once are no faults of links.
+        having = sorted({name for each in open_ for name in each.members})
+        found.append(_finding(fault, Scope.FLEET, having, open_, about, confirmed=False))
+        open_ = []
+    for each in open_:
+        scope = Scope.LINK if len(each.members) == 2 else Scope.RING
+        found.append(_finding(fault, scope, sorted(each.members), [each], [each], confirmed=False))
     if once:
         notes.append(f"slow, and then mostly not when done again: {plural(once, 'exchange')}")
     return found, suspects
 
 
-def _whole_fleet(fault: Fault, about: Sequence[_Meeting], left: Sequence[_Meeting]) -> LinkFinding | None:
+def _whole_fleet(fault: Fault, about: _Meetings, left: _Meetings) -> LinkFinding | None:
     """Find a fault that most machines have in most of their exchanges: no machine is the cause of that."""
     nodes = sorted({name for each in about for name in each.members})
     having = []
@@ -284,11 +303,7 @@ def _whole_fleet(fault: Fault, about: Sequence[_Meeting], left: Sequence[_Meetin
 
 
 def _candidates(
-    fault: Fault,
-    about: Sequence[_Meeting],
-    left: Sequence[_Meeting],
-    racks: Mapping[str, str],
-    dead: Set[str],
+    fault: Fault, about: _Meetings, left: _Meetings, racks: Mapping[str, str], dead: Set[str], judging: Judging
 ) -> Iterator[tuple[tuple[int, int, str], Scope, str, list[_Meeting], list[_Meeting]]]:
     """Yield the machines and racks that explain bad exchanges, each with its rank."""
     for name in sorted({name for each in left for name in each.blamed}):
@@ -301,6 +316,7 @@ def _candidates(
         rest_bad = sum(each.is_bad for each in rest)
         enough = len(bad) >= _LEAST[fault] and len(bad) >= _SHARE * len(own)
         enough = enough and rest_bad >= _LEAST[fault] - 1 and rest_bad >= _SHARE * len(rest)
+        enough = enough and (fault != "slow" or _are_unlikely(bad, own, about, judging))
         if enough or (name in dead and fault == "no answer"):
             explained = [each for each in left if name in each.blamed]
             yield (len(explained), -len(own), name), Scope.NODE, name, explained, own
@@ -313,16 +329,27 @@ def _candidates(
             bad = [each for each in own if each.is_bad and each.blamed & inside]
             having = {name for each in bad for name in each.blamed & inside}
             among = {name for each in own for name in inside & {*each.members}}
-            if len(having) >= max(_OF_RACK, _SHARE * len(among)) and len(bad) >= _SHARE * len(own):
+            enough = len(having) >= max(_OF_RACK, _SHARE * len(among)) and len(bad) >= _SHARE * len(own)
+            if enough and (fault != "slow" or _are_unlikely(bad, own, about, judging)):
                 yield (len(bad), -len(own), rack), Scope.RACK, rack, bad, own
+
+
+def _are_unlikely(bad: _Meetings, own: _Meetings, about: _Meetings, judging: Judging) -> bool:
+    return binomial_tail(len(bad), len(own), _chance(about, own)) * len(about) <= judging.false_discovery_rate
+
+
+def _chance(about: _Meetings, own: _Meetings) -> float:
+    """Return how often exchanges are bad that have nothing to do with ``own``: one more than seen may be."""
+    bad = sum(each.is_bad for each in about) - sum(each.is_bad for each in own)
+    return (bad + 1) / (len(about) - len(own) + 2)
 
 
 def _finding(
     fault: Fault,
     scope: Scope,
     machines: Sequence[str],
-    bad: Sequence[_Meeting],
-    of: Sequence[_Meeting],
+    bad: _Meetings,
+    of: _Meetings,
     *,
     confirmed: bool = True,
     unclear: Sequence[str] = (),
@@ -347,6 +374,7 @@ def _again(
     tests: Sequence[_Test],
     suspects: Sequence[_Test],
     accused: set[str],
+    judging: Judging,
 ) -> tuple[Exchange, ...]:
     """Return what to do again: each suspect beside two sound machines, which also meet its members."""
     suspected = {name for each in suspects for name in each.members}
@@ -354,11 +382,14 @@ def _again(
     sound -= {name for each in tests if each.bad for name in each.members} | suspected | accused
     pool = sorted(sound)
     stage = 1 + max((each.stage for each in exchanges), default=0)
+    chance = _chance(_meetings("slow", tests), [])
+    wanted = math.log(judging.false_discovery_rate / max(1, len(suspects))) / math.log(chance)
+    repeats = min(max(math.ceil(wanted), _REPEATS[0]), _REPEATS[1])
     made: list[Exchange] = []
     for number, each in enumerate(suspects[:_MOST_AGAIN]):
         members = each.exchange.members
         helpers = [pool[(2 * number + place) % len(pool)] for place in range(2)] if len(pool) > 1 else pool
-        for _ in range(_REPEATS):
+        for _ in range(repeats):
             made.append(Exchange(0, members, stage))
             if len(helpers) == 2:
                 made.append(Exchange(0, (helpers[0], helpers[1]), stage, control=True))
