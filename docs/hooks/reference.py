@@ -102,7 +102,8 @@ def commands() -> dict[str, Any]:
     for name, command in group.commands.items():
         own = getattr(command, "commands", None)
         found |= {name: command} if own is None else {f"{name} {each}": own[each] for each in own}
-    return found
+    # What only the harness itself runs is of no use to people.
+    return {name: command for name, command in found.items() if not command.hidden}
 
 
 def command_line() -> str:

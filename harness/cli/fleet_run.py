@@ -4,40 +4,40 @@ from __future__ import annotations
 
 import contextlib
 import shlex
-from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
 from harness.cli.errors import clear_errors, refuse, say
-from harness.cli.fleet_options import DEFAULT_STORE, StoreOption, moment
+from harness.cli.fleet_options import (
+    DEFAULT_STORE,
+    HostsOption,
+    NodesOption,
+    ProgramOption,
+    RayOption,
+    SbatchOption,
+    SlurmOption,
+    SshOption,
+    StoreOption,
+    engine_of,
+    moment,
+)
 from harness.cli.options import check_seconds, number, whole_number
 from harness.errors import HarnessError, UsageError
 from harness.records import ExitCode
-
-if TYPE_CHECKING:
-    from harness.fleet.engines.engine import Engine
 
 
 def fleet_run(
     options: Annotated[
         list[str] | None, typer.Argument(metavar="[-- OPTION …]", help="Options of harness validate, after --.")
     ] = None,
-    hosts: Annotated[
-        Path | None, typer.Option("--hosts", metavar="FILE", help="Over ssh: a file with a host in each line.")
-    ] = None,
-    slurm: Annotated[bool, typer.Option("--slurm", help="The idle nodes of the Slurm cluster.")] = False,
-    ray: Annotated[str | None, typer.Option("--ray", metavar="ADDRESS", help="The nodes of a Ray cluster.")] = None,
-    nodes: Annotated[str | None, typer.Option("--nodes", metavar="A,B", help="With --slurm: only these nodes.")] = None,
-    sbatch: Annotated[
-        str, typer.Option("--sbatch", metavar="OPTIONS", help="With --slurm: options of sbatch, as one text.")
-    ] = "",
-    ssh: Annotated[
-        str | None, typer.Option("--ssh", metavar="COMMAND", help="With --hosts: the ssh command with its options.")
-    ] = None,
-    program: Annotated[
-        str, typer.Option("--program", metavar="COMMAND", help="With --hosts: the harness on the hosts.")
-    ] = "harness",
+    hosts: HostsOption = None,
+    slurm: SlurmOption = False,
+    ray: RayOption = None,
+    nodes: NodesOption = None,
+    sbatch: SbatchOption = "",
+    ssh: SshOption = None,
+    program: ProgramOption = "harness",
     store: StoreOption = DEFAULT_STORE,
     limit: Annotated[
         float,
@@ -60,7 +60,7 @@ def fleet_run(
         check_seconds("--limit", limit)
         if at_once < 1:
             raise UsageError(f"--at-once {at_once}; accepted: a whole number above 0")
-        engine = _engine(hosts, slurm, ray, nodes, sbatch, ssh, program)
+        engine = engine_of(hosts, slurm, ray, nodes, sbatch, ssh, program)
         kept = Store(store)
         folder, run = continued(engine, kept) if resume else start(engine, options or (), kept, moment(None))
     for outcome in run.outcomes:
@@ -80,24 +80,3 @@ def fleet_run(
         say(f"INCOMPLETE: {lost} of {len(run.asked)} machines have no record of this run")
     typer.echo(f"next: harness fleet report --store {shlex.quote(str(store))}")
     raise typer.Exit(ExitCode.UNKNOWN if lost else ExitCode.SUCCESS)
-
-
-def _engine(
-    hosts: Path | None, slurm: bool, ray: str | None, nodes: str | None, sbatch: str, ssh: str | None, program: str
-) -> Engine:
-    from harness.extras import require
-    from harness.fleet.engines.hosts import SSH, Hosts
-    from harness.fleet.engines.ray import RayEngine
-    from harness.fleet.engines.slurm import SlurmEngine
-
-    given = [name for name, value in (("--hosts", hosts), ("--slurm", slurm), ("--ray", ray)) if value]
-    if len(given) != 1:
-        raise UsageError(
-            f"{' and '.join(given) or 'no engine given'}; accepted: one of --hosts FILE, --slurm, --ray ADDRESS"
-        )
-    if hosts is not None:
-        return Hosts(hosts, ssh or SSH, program)
-    if ray is not None:
-        require("ray")
-        return RayEngine(ray)
-    return SlurmEngine(shlex.split(sbatch), nodes.split(",") if nodes else ())

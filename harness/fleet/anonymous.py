@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from harness.fleet.links.verdict import Scope
 from harness.fleet.seen import Seen
 from harness.fleet.verdicts import FleetVerdict
 from harness.report.anonymous import substituted
@@ -18,6 +19,9 @@ def anonymous_fleet(found: FleetVerdict, runs: Iterable[Seen]) -> FleetVerdict:
     can still be seen.
     """
     names, racks, own, cards = {each.name for each in found.machines}, set[str](), set[str](), list[tuple[str, ...]]()
+    if found.links is not None:
+        names |= {*found.links.nodes}
+        racks |= {name for each in found.links.findings if each.scope is Scope.RACK for name in each.machines}
     for seen in runs:
         host = seen.record.host
         names.add(seen.host)

@@ -13,6 +13,9 @@ from harness.fleet.actions import Action
 from harness.fleet.history import offenders, trends
 from harness.fleet.index import Loaded, load
 from harness.fleet.judge import FleetFindings, bare, judge
+from harness.fleet.links.accuse import WHY, accusations as link_accusations, shared_causes
+from harness.fleet.links.run import newest_verdict
+from harness.fleet.links.verdict import LinkVerdict
 from harness.fleet.policy import Policy
 from harness.fleet.seen import Seen
 from harness.fleet.store import LeftOut, Store, plain_name
@@ -29,7 +32,9 @@ def judge_store(store: Store, policy: Policy, now: datetime, loaded: Loaded | No
     """Judge all records of a store. ``now`` tells what lies in the future, and which exceptions of the policy hold."""
     loaded = load(store) if loaded is None else loaded
     prefix, run, bad = asked.newest(store)
-    found = judge_runs(loaded.runs, policy, now, run=run, prefix=prefix, left_out=(*loaded.left_out, *bad))
+    links, unread = newest_verdict(store, loaded.runs, policy.judging)
+    left_out = (*loaded.left_out, *bad, *unread)
+    found = judge_runs(loaded.runs, policy, now, run=run, prefix=prefix, left_out=left_out, links=links)
     return found if loaded.unwritten is None else _noted(found, loaded)
 
 
@@ -46,8 +51,9 @@ def judge_runs(
     run: asked.FleetRun | None = None,
     prefix: str = "",
     left_out: Sequence[LeftOut] = (),
+    links: LinkVerdict | None = None,
 ) -> FleetVerdict:
-    """Judge runs of many machines, of each the newest."""
+    """Judge runs of many machines, of each the newest, with the exchanges between them."""
     left = list(left_out)
     by_host: dict[str, list[Seen]] = defaultdict(list)
     for seen in runs:
@@ -60,6 +66,7 @@ def judge_runs(
     newest = [by_host[host][-1] for host in sorted(by_host)]
     missing = _missing(run, prefix, by_host)
     judged = judge([each for each in newest if each.host not in missing], policy, now.date())
+    of_links = list(link_accusations(links))
     accusations: list[Accusation] = []
     machines: list[FleetMachine] = []
     for number, seen in enumerate(judged.runs):
@@ -71,9 +78,14 @@ def judge_runs(
             judged.compared.cohorts,
             policy,
         )
+        accused += [each for each in of_links if each.machine == seen.host]
         accusations += accused
         machines.append(_machine(seen, accused, shared=number in judged.sharing))
     machines += [FleetMachine(name, State.MISSING, why) for name, why in missing.items()]
+    known = {each.name for each in machines}
+    rest = {each.machine for each in of_links} - known
+    machines += [FleetMachine(name, State.ACTION, WHY) for name in rest]
+    accusations += [each for each in of_links if each.machine in rest | missing.keys()]
     machines.sort(key=lambda each: each.name)
     order = {action: rank for rank, action in enumerate(Action)}
     accusations.sort(key=lambda each: (order[each.action], -each.findings, each.machine, each.labels))
@@ -81,7 +93,7 @@ def judge_runs(
         _counts(machines),
         tuple(machines),
         tuple(_with_controls(accusations, judged, machines)),
-        tuple(judged.shared),
+        (*judged.shared, *shared_causes(links)),
         tuple(trends(by_host, policy.judging)),
         tuple(offenders(by_host)),
         tuple(_versions(judged.runs)),
@@ -90,6 +102,7 @@ def judge_runs(
         tuple(judged.accepted),
         judged.compared.judged,
         judged.compared.too_few,
+        links,
     )
 
 
@@ -118,6 +131,7 @@ def _machine(seen: Seen, accusations: Sequence[Accusation], *, shared: bool) -> 
     why = ""
     if any(each.pressing for each in accusations):
         state = State.ACTION
+        why = WHY if all(each.source == "links" for each in accusations if each.pressing) else ""
     elif shared:
         state = State.SHARED
     elif not seen.exercised or not record.complete or seen.unproven:

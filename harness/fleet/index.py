@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import secrets
 import sqlite3
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -86,10 +87,9 @@ def _quoted(path: Path) -> str:
 
 def _write(path: Path, made: list[tuple[Entry, Seen | LeftOut]]) -> str | None:
     """Write the index whole, and return why it could not be written."""
-    beside = path.with_name(f".{path.name}.{os.getpid()}")
+    # Writers on several hosts may have the same process id.
+    beside = path.with_name(f".{path.name}.{os.getpid()}-{secrets.token_hex(4)}")
     try:
-        with contextlib.suppress(FileNotFoundError):
-            beside.unlink()
         with contextlib.closing(sqlite3.connect(beside)) as connection, connection:
             # The file is put in place when it is whole, so it needs no journal.
             connection.execute("pragma journal_mode = off")

@@ -25,7 +25,7 @@ def start(engine: Engine, arguments: Sequence[str], store: Store, now: datetime)
     names = [each.name for each in found]
     for twice in (name for name in dict.fromkeys(names) if names.count(name) > 1):
         raise UsageError(f"{twice} is named twice")
-    folder = _new_folder(store, now)
+    folder = new_folder(store, now, RUNS)
     run = FleetRun(
         now.isoformat(timespec="seconds"),
         engine.name,
@@ -94,10 +94,11 @@ def _has_record(folder: Path, machine: str) -> bool:
     return (folder / plain_name(machine) / RUN_FILE).is_file()
 
 
-def _new_folder(store: Store, now: datetime) -> Path:
+def new_folder(store: Store, now: datetime, kind: str) -> Path:
+    """Make a folder for a run of a kind, named after the time."""
     stamp = f"{now:%Y%m%dT%H%M%SZ}"
     for number in range(1000):
-        folder = store.folder / RUNS / (f"{stamp}-{number}" if number else stamp)
+        folder = store.folder / kind / (f"{stamp}-{number}" if number else stamp)
         try:
             folder.mkdir(parents=True)
         except FileExistsError:

@@ -51,10 +51,12 @@ def denominator(found: FleetVerdict) -> str:
 
 def headline(found: FleetVerdict) -> str:
     """Return the verdict in a line."""
-    incomplete = "" if found.counts.complete else ", INCOMPLETE"
+    links = found.links
+    incomplete = "" if found.counts.complete and (links is None or links.complete) else ", INCOMPLETE"
+    between = f"; between machines: {plural(len(links.findings), 'finding')}" if links and links.findings else ""
     described = any(each.described for each in found.machines)
     note = " (with described machines, not real hardware)" if described else ""
-    return f"{verdict_of(found)}{incomplete}: {denominator(found)}{note}"
+    return f"{verdict_of(found)}{incomplete}: {denominator(found)}{between}{note}"
 
 
 def method(found: FleetVerdict, rate: float, floor: float, effect: float) -> str:
@@ -84,6 +86,7 @@ def print_fleet(console: Console, found: FleetVerdict, judging: str) -> None:
         _print_some(console, [line for each in found.shared for line in _shared(each)], 3 * _MOST)
     unproven = [each for each in found.machines if each.state in (State.MISSING, State.INCOMPLETE)]
     sections = (
+        ("between machines:", [] if found.links is None else list(found.links.lines(shared=False))),
         ("without a verdict:", [f"{each.name}: {each.why}" for each in unproven]),
         ("cards that failed in several runs:", [offender_line(each) for each in found.offenders]),
         ("figures that got worse:", [f"{each.machine}, {each.card}: {each.text}" for each in found.trends]),

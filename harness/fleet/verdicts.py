@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from enum import Enum
 
 from harness.fleet.actions import TAKES_OUT, Action
+from harness.fleet.links.verdict import LinkVerdict
 from harness.fleet.store import LeftOut
 from harness.records import ExitCode, Verdict
 
@@ -36,7 +37,8 @@ class Accusation:
     #: The strongest first, of ``findings`` in all.
     reasons: tuple[str, ...]
     findings: int
-    #: ``check``: a check of the machine found it. ``outlier``: only the comparison with other machines did.
+    #: ``check``: a check of the machine found it. ``outlier``: only the comparison with other machines did. ``links``:
+    #: exchanges with others.
     source: str
     #: What confirms an outlier; empty while nothing does.
     confirmed: str = ""
@@ -146,13 +148,16 @@ class FleetVerdict:
     accepted: tuple[str, ...]
     judged_values: int
     values_too_few: int
+    #: The exchanges between machines; ``None`` if there were none.
+    links: LinkVerdict | None = None
 
     @property
     def exit_code(self) -> ExitCode:
         """1 where something needs an action, 3 where a machine has no verdict or none was asked, else 0."""
-        if any(each.pressing for each in self.accusations) or self.counts.shared:
+        links = ExitCode.SUCCESS if self.links is None else self.links.exit_code
+        if any(each.pressing for each in self.accusations) or self.counts.shared or links is ExitCode.FAILURE:
             return ExitCode.FAILURE
-        return ExitCode.SUCCESS if self.counts.complete and self.counts.proven else ExitCode.UNKNOWN
+        return links if self.counts.complete and self.counts.proven else ExitCode.UNKNOWN
 
     def by_action(self) -> Iterator[tuple[Action, list[Accusation]]]:
         """Yield the accusations by action, what asks for most first."""

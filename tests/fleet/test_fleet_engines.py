@@ -6,6 +6,7 @@ import json
 import random
 import threading
 import time
+from collections.abc import Sequence
 from dataclasses import replace
 from datetime import datetime, timezone
 from pathlib import Path
@@ -136,6 +137,9 @@ def test_machines_that_an_engine_leaves_out_are_in_the_denominator(tmp_path: Pat
 
         def machines(self) -> list[Asked]:
             return [Asked("a"), Asked("b", "not idle: allocated")]
+
+        def addresses(self, machines: Sequence[str]) -> dict[str, str]:
+            raise NotImplementedError
 
         def run(self, machines: object, work: MachineRun):  # type: ignore[no-untyped-def]
             assert machines == ["a"]

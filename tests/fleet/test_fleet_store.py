@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-import json
 import os
 import random
 import sqlite3
-import threading
+import subprocess
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
-import sample_records as samples
 import simulated_fleet as simulated
+import store_writers
 
 from harness.fleet.index import INDEX_FILE, load
 from harness.fleet.store import MOST_BYTES, Store, StoreError
@@ -93,23 +93,29 @@ def test_a_store_that_cannot_be_written_is_read(tmp_path: Path, monkeypatch: pyt
     assert [path.name for path in tmp_path.iterdir()] == ["records"], "nothing half done is left"
 
 
-def test_many_writers_lose_nothing(tmp_path: Path) -> None:
-    store, base = Store(tmp_path), json.loads(json_text(samples.run(samples.passed())))
-    texts = [json.dumps({**base, "host": {"name": f"n{number}"}}) for number in range(200)]
+def test_2000_results_of_16_processes_are_all_kept(
+    tmp_path: Path, fresh_process: Callable[..., subprocess.CompletedProcess[str]]
+) -> None:
+    fresh_process(store_writers.write_all, new_python=True, STORE=str(tmp_path))
+    found = load(Store(tmp_path))
+    assert sorted(seen.host for seen in found.runs) == sorted(
+        f"n{number}" for number in range(store_writers.WRITERS * store_writers.EACH)
+    )
+    assert (found.left_out, found.unwritten) == ((), None)
+    assert not list(tmp_path.rglob(".*")), "nothing half done is left"
 
-    def write(mine: list[str]) -> None:
-        for text in mine:
-            store.add(text)
 
-    threads = [threading.Thread(target=write, args=(texts[part::10],)) for part in range(10)]
-    for thread in threads:
-        thread.start()
-    load(store)  # a reader in between
-    for thread in threads:
-        thread.join()
-    assert sorted(seen.host for seen in load(store).runs) == sorted(f"n{number}" for number in range(200))
-    store.add(texts[0])
-    assert len(load(store).runs) == 200, "the same record is kept once"
+def test_writers_that_are_killed_at_any_moment_leave_a_store_that_opens(
+    tmp_path: Path, fresh_process: Callable[..., subprocess.CompletedProcess[str]]
+) -> None:
+    fresh_process(store_writers.write_all, new_python=True, STORE=str(tmp_path), KILLED="1")
+    for _ in ("read", "from the index"):
+        found = load(Store(tmp_path))
+        assert (found.left_out, found.unwritten) == ((), None)
+        assert len(found.runs) > 0
+    # And it can still be written.
+    Store(tmp_path).add(store_writers.text_of(10_000))
+    assert "n10000" in {seen.host for seen in load(Store(tmp_path)).runs}
 
 
 def test_a_name_from_a_machine_is_no_path(tmp_path: Path) -> None:

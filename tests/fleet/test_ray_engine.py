@@ -32,10 +32,20 @@ class FakeRay(ModuleType):
     def init(self, address: str, **_: object) -> None:
         if address != "good":
             raise ConnectionError("Failed to connect to GCS at address\nsecond line")
+        self.is_shut_down = False
+
+    def is_initialized(self) -> bool:
+        return not self.is_shut_down
 
     def nodes(self) -> list[dict[str, Any]]:
         return [
-            {"NodeName": name, "NodeID": f"id-{name}", "Alive": alive, "Resources": {"GPU": 4.0}}
+            {
+                "NodeName": name,
+                "NodeID": f"id-{name}",
+                "Alive": alive,
+                "Resources": {"GPU": 4.0},
+                "NodeManagerAddress": "10.0.0.1",
+            }
             for name, alive in self.alive.items()
         ]
 
@@ -90,6 +100,9 @@ def test_each_node_gets_a_task_of_its_own_and_a_lost_node_is_a_result(ray: FakeR
     assert (first["num_gpus"], first["machine"], first["limit_s"]) == (4.0, "a", 60.0)
     assert first["command"][1:] == ["-m", "harness", "validate", "--json", "--level", "quick"]
     assert ray.is_shut_down
+    assert engine.addresses(["a"]) == {"a": "10.0.0.1"}
+    list(engine.run(["a"], MachineRun(("PLAN",), tmp_path, 60.0, command=("fleet", "exchange"))))
+    assert ray.started[-1]["command"][1:] == ["-m", "harness", "fleet", "exchange", "--json", "PLAN"]
 
 
 def test_an_interrupted_run_cancels_what_still_runs(ray: FakeRay, tmp_path: Path) -> None:

@@ -1,7 +1,8 @@
 """On a real Slurm of Debian's packages, with three virtual nodes on this host: jobs, drains, and the way back.
 
 It needs root, ``slurm-wlm`` and ``munge``; ``HARNESS_REQUIRE_FLEET=1`` turns a skip into a failure. What the nodes run
-is a script that writes the record of a sound or a broken machine, so that no time is spent on TensorFlow.
+is a script that writes the record of a sound or a broken machine, so that no time is spent on TensorFlow, but for the
+exchanges between nodes, which are real.
 """
 
 from __future__ import annotations
@@ -23,13 +24,21 @@ from pathlib import Path
 import pytest
 import simulated_fleet as simulated
 
+from harness.fleet.actions import Action
 from harness.fleet.engines.engine import MachineRun
 from harness.fleet.engines.slurm import SlurmEngine
 from harness.fleet.engines.slurm_nodes import Slurm
 from harness.fleet.fleet import judge_store
 from harness.fleet.index import load
+from harness.fleet.links.run import (
+    LinkOptions,
+    carry_out as carry_out_links,
+    newest_verdict,
+    start as start_links,
+)
+from harness.fleet.links.verdict import Scope
 from harness.fleet.plan import make_plan
-from harness.fleet.policy import Planning, Policy
+from harness.fleet.policy import Judging, Planning, Policy
 from harness.fleet.run import carry_out, start
 from harness.fleet.service import NotReturned, apply, bring_back
 from harness.fleet.store import Store
@@ -69,6 +78,25 @@ _PROGRAM = """\
 import pathlib, os, sys
 folder = pathlib.Path(sys.argv[sys.argv.index("--report") + 1])
 (folder / "run.json").write_text((pathlib.Path(__file__).parent / f"{os.environ['HARNESS_NODE']}.json").read_text())
+"""
+#: The harness, on nodes of which one gets a wrong bit of whatever arrives, and another dies before its last exchange.
+_LINKS = """\
+import os, runpy, signal, sys
+from harness.fleet.links import agent, collective
+node, landed, meet = os.environ["HARNESS_NODE"], collective.landed, agent.Meeting.meet
+def flipped(tensor):
+    made = landed(tensor).copy()
+    made.view("uint8")[1] ^= 4
+    return made
+def dying(meeting, number, port):
+    if len(meeting.plan.exchanges[number].members) > 2:
+        os.kill(os.getpid(), signal.SIGKILL)
+    return meet(meeting, number, port)
+if node == "n2":
+    collective.landed = flipped
+if node == "n3":
+    agent.Meeting.meet = dying
+runpy.run_module("harness", run_name="__main__", alter_sys=True)
 """
 
 
@@ -177,3 +205,26 @@ def test_a_broken_node_is_found_drained_and_comes_back_when_a_run_proves_it(slur
     _wait_for("n1")
     _records(slurm)
     assert checked()["n1"] == ""
+
+
+@pytest.mark.long
+def test_between_nodes_one_that_is_wrong_and_one_that_dies_are_told_from_the_link_that_is_sound(
+    slurm: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PYTHONPATH", str(Path(__file__).resolve().parents[2]))
+    (slurm / "program.py").write_text(_LINKS, encoding="utf-8")
+    engine, store = SlurmEngine(program=(sys.executable, str(slurm / "program.py"))), Store(tmp_path / "store")
+    options = LinkOptions(sizes_bytes=(2**12,), port=random.randrange(20_000, 30_000), start_s=45.0, limit_s=_LIMIT_S)
+    folder, run = start_links(engine, options, store, datetime.now(timezone.utc))
+    said = list(carry_out_links(engine, options, folder, run, Judging()))
+    logs = [path.read_text(encoding="utf-8") for path in sorted(folder.glob("*/slurm.log"))]
+    assert sorted(said)[:2] == ["n1: done", "n2: done"], logs
+    verdict, bad = newest_verdict(store, (), Judging())
+    assert verdict is not None
+    assert (verdict.asked, verdict.measured, bad) == (4, 3, []), logs
+    dead, wrong = verdict.findings
+    assert (dead.fault, dead.scope, dead.machines, dead.action) == ("no answer", Scope.NODE, ("n3",), Action.DRAIN)
+    assert (wrong.fault, wrong.scope, wrong.machines, wrong.bad) == ("wrong values", Scope.NODE, ("n2",), 2)
+    assert "of 1,024 values are wrong" in wrong.reasons[0]
+    ((name, why),) = verdict.left_out
+    assert (name, "its job" in why) == ("n3", True)

@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
+from harness.report.storage import RUN_FILE
+
 
 @dataclass(frozen=True, slots=True)
 class Asked:
@@ -20,20 +22,24 @@ class Asked:
 class MachineRun:
     """What each machine runs. ``folder`` is that of the run; each machine writes to a folder of its own in it."""
 
-    #: The arguments of ``harness validate`` but for the report folder.
+    #: The arguments of the command but for the report folder.
     arguments: tuple[str, ...]
     folder: Path
     #: How long a machine may take, in seconds.
     limit_s: float
     #: How many machines run at once.
     at_once: int = 32
+    #: The command of the harness: ``validate``, or another that takes ``--json``, ``--quiet`` and ``--report``.
+    command: tuple[str, ...] = ("validate",)
+    #: The file in the folder of a machine that says that it has finished.
+    result: str = RUN_FILE
 
 
 @dataclass(frozen=True, slots=True)
 class Done:
     """What became of a machine: its record as text, where the engine carries it, or why there is none.
 
-    With neither, the record is in the folder of the machine.
+    With neither, the record is in the folder of the machine. With both, the text is what came before the end.
     """
 
     machine: str
@@ -48,6 +54,9 @@ class Engine(Protocol):
 
     def machines(self) -> list[Asked]:
         """Return the machines. Raise UsageError, in one line, if the engine cannot be used."""
+
+    def addresses(self, machines: Sequence[str]) -> dict[str, str]:
+        """Return the names or addresses by which the machines reach each other."""
 
     def run(self, machines: Sequence[str], work: MachineRun) -> Generator[Done, None, None]:
         """Run the work, and yield each machine when it is done. Closing the iterator ends what still runs."""

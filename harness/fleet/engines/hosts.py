@@ -61,6 +61,10 @@ class Hosts:
             raise UsageError(f"--hosts {self.path}: names no host")
         return [Asked(host) for host in self._targets]
 
+    def addresses(self, machines: Sequence[str]) -> dict[str, str]:
+        """Return the names of the hosts, as in the file."""
+        return {name: name for name in machines}
+
     def run(self, machines: Sequence[str], work: MachineRun) -> Generator[Done, None, None]:
         """Run the work over ssh, and yield each host when it is done."""
         waiting: queue.SimpleQueue[str] = queue.SimpleQueue()
@@ -116,10 +120,11 @@ class Hosts:
                 with contextlib.suppress(ProcessLookupError):
                     os.killpg(process.pid, signal.SIGKILL)
                 process.wait()
-                return Done(machine, why=why)
             out.seek(0)
             said.seek(0)
             text = out.read(MOST_BYTES).decode("utf-8", "replace")
+            if why:
+                return Done(machine, text.strip() or None, why)
             lines = said.read(MOST_BYTES).decode("utf-8", "replace").splitlines()
         if text.strip():
             return Done(machine, text)
@@ -134,5 +139,5 @@ class Hosts:
         options = shlex.join(work.arguments)
         return (
             "d=$(mktemp -d) || exit 2; trap 'rm -rf \"$d\"' EXIT; "
-            f'{settings} {limit} {self.program} validate --json --report "$d" {options}'
+            f'{settings} {limit} {self.program} {shlex.join(work.command)} --json --report "$d" {options}'
         )

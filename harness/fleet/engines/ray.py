@@ -27,10 +27,7 @@ class RayEngine:
         """Connect, and return the nodes that are alive; the others with why not."""
         import ray
 
-        try:
-            ray.init(address=self.address, log_to_driver=False, configure_logging=False)
-        except Exception as error:
-            raise UsageError(f"--ray {self.address}: {shortened(str(error), 300)}") from error
+        self._connect()
         found = []
         for node in sorted(ray.nodes(), key=lambda each: (each["NodeName"], each["NodeID"])):
             name = node["NodeName"]
@@ -42,12 +39,26 @@ class RayEngine:
             raise UsageError(f"--ray {self.address}: the cluster has no nodes")
         return found
 
+    def addresses(self, machines: Sequence[str]) -> dict[str, str]:
+        """Return the addresses that Ray knows."""
+        return {name: str(self._nodes[name]["NodeManagerAddress"]) for name in machines}
+
+    def _connect(self) -> None:
+        import ray
+
+        try:
+            ray.init(address=self.address, log_to_driver=False, configure_logging=False)
+        except Exception as error:
+            raise UsageError(f"--ray {self.address}: {shortened(str(error), 300)}") from error
+
     def run(self, machines: Sequence[str], work: MachineRun) -> Generator[Done, None, None]:
         """Start a task on each node, and yield each node when its task is done."""
         import ray
         from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
-        command = [sys.executable, "-m", "harness", "validate", "--json", *work.arguments]
+        if not ray.is_initialized():
+            self._connect()  # an earlier run has let go of it
+        command = [sys.executable, "-m", "harness", *work.command, "--json", *work.arguments]
         # The task is sent by value, so that the nodes need nothing of this module.
         task = ray.remote(max_retries=1)(_task)
         pending: dict[Any, str] = {}

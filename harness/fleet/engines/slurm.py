@@ -17,7 +17,6 @@ from harness.fleet.engines.command import EngineError, answer, is_node
 from harness.fleet.engines.engine import Asked, Done, MachineRun
 from harness.fleet.engines.slurm_nodes import Slurm
 from harness.fleet.store import plain_name
-from harness.report.storage import RUN_FILE
 
 #: Lower than any job of a user that asks for nothing.
 _NICE = 10_000
@@ -62,6 +61,11 @@ class SlurmEngine:
             for each in wanted
         ]
 
+    def addresses(self, machines: Sequence[str]) -> dict[str, str]:
+        """Return the addresses that Slurm knows (``NodeAddr``)."""
+        known = Slurm().addresses()
+        return {name: known.get(name, name) for name in machines}
+
     def run(self, machines: Sequence[str], work: MachineRun) -> Generator[Done, None, None]:
         """Submit a job for each node, and yield each node when its job has ended."""
         jobs: dict[str, str] = {}
@@ -96,7 +100,7 @@ class SlurmEngine:
         folder = work.folder.absolute() / plain_name(machine)
         folder.mkdir(parents=True, exist_ok=True)
         minutes = max(1, -(-int(work.limit_s) // 60))
-        command = [*self.program, "validate", "--quiet", "--report", str(folder), *work.arguments]
+        command = [*self.program, *work.command, "--quiet", "--report", str(folder), *work.arguments]
         script = f"HARNESS_NODE={shlex.quote(machine)} exec {shlex.join(command)}"
         fixed = {
             "job-name": "harness-fleet",
@@ -113,7 +117,7 @@ class SlurmEngine:
         return said.strip().partition(";")[0]
 
     def _ended(self, job: str, machine: str, work: MachineRun) -> Done:
-        if (work.folder / plain_name(machine) / RUN_FILE).exists():
+        if (work.folder / plain_name(machine) / work.result).exists():
             return Done(machine)
         try:
             facts = dict(

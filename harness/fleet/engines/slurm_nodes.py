@@ -36,6 +36,11 @@ class Slurm:
             )
         return found
 
+    def addresses(self) -> dict[str, str]:
+        """Return the address of each node by its name."""
+        lines = answer(["sinfo", "--noheader", "--Node", "--format", "%N|%o"]).splitlines()
+        return {node: address for line in lines for node, _, address in [line.strip().partition("|")] if address}
+
     def take_out(self, node: str, action: str, reason: str) -> list[list[str]]:
         """Return the command that drains a node."""
         return [["scontrol", "update", f"NodeName={node}", "State=DRAIN", f"Reason={OWN} {action}: {reason}"]]

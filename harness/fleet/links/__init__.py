@@ -1,0 +1,1 @@
+"""Is a link between machines slow, or wrong? Schedule, agents on the nodes, judging."""

@@ -1,0 +1,177 @@
+"""What is kept of exchanges between machines: the plan that each node gets, its reports, and the run.
+
+Reports come from machines, so nothing in them is trusted.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import json
+import math
+import zlib
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+from harness.errors import UsageError
+from harness.fleet.links.schedule import Exchange
+from harness.fleet.seen import LONGEST, parse_time
+from harness.fleet.store import LeftOut, Store, plain_name, read_bounded
+from harness.report.printable import shortened
+from harness.report.storage import save_json
+from harness.runner.messages import plain
+from harness.stored import parse_versioned
+
+LINKS_FILE = "links.json"
+#: The folder of these runs in a store.
+LINKS = "links"
+SCHEMA_VERSION = 1
+_SUFFIX = ".exchange.json"
+#: No plan is larger, unpacked.
+_MOST_BYTES = 16 * 2**20
+
+
+@dataclass(frozen=True, slots=True)
+class LinkPlan:
+    """What every node gets: the exchanges, and how to reach the others."""
+
+    #: Tells this run's messages from those of others.
+    token: str
+    #: The names of the nodes, their addresses, and the port at which each expects the others.
+    nodes: dict[str, tuple[str, int]]
+    exchanges: dict[int, Exchange]
+    sizes_bytes: tuple[int, ...]
+    #: How much later than the first node the last one may start, and how long an exchange may take, in seconds.
+    start_s: float
+    limit_s: float
+    schema_version: int = SCHEMA_VERSION
+
+    @property
+    def longest_s(self) -> float:
+        """How long a node may take for all of its exchanges."""
+        rounds = 1 + max((each.round for each in self.exchanges.values()), default=0)
+        return self.deadline_s(rounds) + self.limit_s
+
+    def deadline_s(self, round_: int) -> float:
+        """When to give up waiting for the others in a round, in seconds since the own start.
+
+        A node that waited until then for a dead one is still in time for its next exchange.
+        """
+        return self.start_s + (round_ + 1) * (self.limit_s + self.start_s)
+
+    def packed(self) -> str:
+        """Return the plan as an argument of a command."""
+        text = json.dumps(plain(self), allow_nan=False)
+        return base64.urlsafe_b64encode(zlib.compress(text.encode(), 9)).decode()
+
+    @classmethod
+    def unpacked(cls, text: str) -> LinkPlan:
+        """Read what :meth:`packed` made. Raise UsageError if it is no plan."""
+        try:
+            packed = zlib.decompressobj()
+            content = json.loads(packed.decompress(base64.urlsafe_b64decode(text), _MOST_BYTES))
+            return parse_versioned(content, cls, SCHEMA_VERSION)
+        except (ValueError, zlib.error, binascii.Error, RecursionError) as error:
+            raise UsageError(f"no plan of exchanges: {error}; harness fleet links makes it") from error
+
+
+@dataclass(frozen=True, slots=True)
+class Timing:
+    """How long one operation took, the fastest of several."""
+
+    what: Literal["copy", "all-reduce"]
+    size_bytes: int
+    elapsed_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """What one node says of one exchange."""
+
+    node: str
+    number: int
+    state: Literal["done", "wrong", "failed"]
+    #: Why it failed, or which values are wrong.
+    why: str = ""
+    #: Members that did not answer.
+    missing: tuple[str, ...] = ()
+    timings: tuple[Timing, ...] = ()
+    rack: str | None = None
+    schema_version: int = SCHEMA_VERSION
+
+
+@dataclass(frozen=True, slots=True)
+class Lost:
+    """A machine that took no part in a stage, or whose agent ended before its last exchange, and why."""
+
+    machine: str
+    why: str
+    stage: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class LinkRun:
+    """A run of exchanges over many machines."""
+
+    started_at: str
+    engine: str
+    #: Every machine that was named or found.
+    asked: tuple[str, ...]
+    exchanges: tuple[Exchange, ...]
+    lost: tuple[Lost, ...] = ()
+    complete: bool = False
+    schema_version: int = SCHEMA_VERSION
+
+
+def keep(report: Report, folder: Path) -> None:
+    """Write a report into the folder of its node."""
+    save_json(report, folder, f"{report.number:05}{_SUFFIX}")
+
+
+def parse_report(text: str, node: str, exchanges: Sequence[Exchange]) -> Report:
+    """Read what ``node`` says. Raise ValueError if it is no report, or not of an exchange of this node."""
+    try:
+        made = parse_versioned(json.loads(text), Report, SCHEMA_VERSION)
+    except RecursionError as error:
+        raise ValueError("is nested too deeply") from error
+    if not 0 <= made.number < len(exchanges) or node not in (own := exchanges[made.number].members):
+        raise ValueError(f"is of exchange {made.number}, which {node} has no part in")
+    times = [each.elapsed_s for each in made.timings]
+    if not all(math.isfinite(each) and each > 0 for each in times):
+        raise ValueError("has a time that is none")
+    missing = tuple(name for name in own if name in made.missing)
+    why = shortened(made.why, LONGEST)
+    rack = shortened(made.rack, 100) if made.rack else None
+    return Report(node, made.number, made.state, why, missing, made.timings[:16], rack)
+
+
+def reports_of(folder: Path, run: LinkRun) -> tuple[list[Report], list[LeftOut]]:
+    """Read all reports of a run. What is none is named."""
+    made, bad = [], []
+    members = {name for each in run.exchanges for name in each.members}
+    for node in sorted(members):
+        for path in sorted((folder / plain_name(node)).glob(f"*{_SUFFIX}")):
+            try:
+                made.append(parse_report(read_bounded(path), node, run.exchanges))
+            except ValueError as error:
+                bad.append(LeftOut(f"{LINKS}/{folder.name}/{plain_name(node)}/{path.name}", str(error)))
+    return made, bad
+
+
+def newest(store: Store) -> tuple[tuple[Path, LinkRun] | None, list[LeftOut]]:
+    """Return the newest run of exchanges in a store, with its folder, and the files that are none."""
+    found: list[tuple[str, str, Path, LinkRun]] = []
+    bad: list[LeftOut] = []
+    for path in sorted((store.folder / LINKS).glob(f"*/{LINKS_FILE}")):
+        try:
+            run = parse_versioned(json.loads(read_bounded(path)), LinkRun, SCHEMA_VERSION)
+            why = "" if parse_time(run.started_at) else f"started_at {run.started_at[:40]!r} is not a time"
+        except (ValueError, RecursionError) as error:
+            why = str(error)
+        if why:
+            bad.append(LeftOut(path.relative_to(store.folder).as_posix(), why))
+        else:
+            found.append((run.started_at, path.parent.name, path.parent, run))
+    return (max(found, key=lambda each: each[:2])[2:] if found else None), bad
