@@ -23,8 +23,8 @@ def with_choice(advice: Advice) -> Advice:
         advice = replace(advice, ways=tuple(_weighed(way, advice.memory_bytes) for way in advice.ways))
     baseline = next((way for way in advice.ways if way.name == BASELINE and way.time_ns is not None), None)
     if baseline is None:
-        timed = "predicted" if advice.cards else "timed"
-        return replace(advice, recommendation=f"No recommendation: one device was not {timed}.")
+        why = "the time of one device cannot be predicted" if advice.cards else "one device was not timed"
+        return replace(advice, recommendation=f"No recommendation: {why}.")
     chosen = choose(advice.ways)
     if chosen is None and baseline.fits is False:
         size = short_size(advice.memory_bytes or 0)

@@ -28,7 +28,7 @@ _LOOPS = frozenset({"While", "StatelessWhile", "LoopCond"})
 Source = tuple[str, int]
 
 
-class NotCounted(Exception):
+class NotCounted(ValueError):
     """What a step does is not known from its trace; the text says why."""
 
 

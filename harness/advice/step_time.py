@@ -202,8 +202,10 @@ class _Simulation:
                 self._arrived(reader)
 
     def _copied(self, source: str, destination: str, size_bytes: float, made: float) -> float:
-        """When a copy arrives. The host sends to several devices at once."""
+        """When a copy arrives. The host sends to several devices at once. A mere wait keeps no link busy."""
         link, host = self.machine.link(source, destination), self.machine.host_name
+        if not size_bytes:
+            return made + link.latency_s
         begin = max(made, 0.0 if source == host else self.sends[source], self.gets[destination])
         end = begin + link.busy_s(size_bytes)
         if source != host:

@@ -70,6 +70,10 @@ def test_copies_take_longer_for_more_bytes_and_wait_for_their_link() -> None:
     assert step_seconds(from_host, MACHINE) == pytest.approx(3.0)
     slow = replace(MACHINE, between=Link(1e6, start_s=0.25, latency_s=0.5))
     assert step_seconds(copied(1e6, "GPU:1"), slow) == pytest.approx(3.75)
+    # What merely waits needs no copy, and comes as late.
+    waits = [*copied(1e6, "GPU:1"), product("b", "GPU:2", "a", flop=0.0)]
+    assert step_seconds(waits, slow) == pytest.approx(3.75)
+    assert step_seconds([product("a", "GPU:0"), product("b", "GPU:1", "a")], slow) == pytest.approx(2.5)
     # What two ops of one device need is copied once.
     twice = [*copied(1e6, "GPU:1"), product("b", "GPU:1", "a", size_bytes=1e6)]
     assert step_seconds(twice, MACHINE) == pytest.approx(4.0)
