@@ -14,7 +14,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from harness.advice.built import ACCEPTED, Built, built_by, load
+from harness.advice.cards import Cards
 from harness.advice.choice import with_choice
+from harness.advice.prediction import PredictedTrial, software_gpus
 from harness.advice.program import STEPS, example_of, facts_of
 from harness.advice.record import Advice
 from harness.advice.script import Source
@@ -26,6 +28,7 @@ from harness.extras import require
 from harness.lazy import tf
 from harness.runner.target import Target
 from harness.speed.label import kind_of, speed_label
+from harness.speed.memory.sizes import parse_size
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -38,10 +41,10 @@ BUDGET_S = 8.0
 
 @dataclass(frozen=True)
 class Attempt:
-    """A program that is to be tried: ``about`` has the fields of the record that are known before."""
+    """A program that is to be tried."""
 
     trial: Trial
-    about: dict[str, Any]
+    devices: Devices
 
     @classmethod
     def of(
@@ -52,6 +55,7 @@ class Attempt:
         batch: int | None,
         budget_s: float,
         say: Callable[[str], None],
+        cards: Cards | None = None,
     ) -> Attempt:
         """Build the program once. What ``build`` raises passes through."""
 
@@ -59,24 +63,31 @@ class Attempt:
             tf.keras.utils.set_random_seed(0)
             return build()
 
-        first = example_of(seeded())
-        facts = replace(facts_of(first, source, devices.spec, batch), chosen=_chosen(devices))
-        label = speed_label(devices)
-        about: dict[str, Any] = {
-            "spec": f"{devices.spec}{facts.chosen}",
-            "label": label.text,
-            "gates": label.gates,
-            "kind": kind_of(devices),
-            "step": STEPS[facts.step],
-            "rows": facts.rows,
-        }
-        return cls(Trial(lambda: example_of(seeded()), facts, devices, budget_s, say), about)
+        spec = devices.spec if cards is None else f"gpu:{len(devices)}"
+        facts = facts_of(example_of(seeded()), source, spec, batch)
+        common = (lambda: example_of(seeded()), replace(facts, chosen="" if cards else _chosen(devices)), devices)
+        if cards is not None:
+            return cls(PredictedTrial(*common, budget_s, say, cards=cards), devices)
+        return cls(Trial(*common, budget_s, say), devices)
+
+    @property
+    def about(self) -> dict[str, Any]:
+        """The fields of the record that are not of one way."""
+        facts = self.trial.facts
+        step = {"step": STEPS[facts.step], "rows": facts.rows}
+        if isinstance(self.trial, PredictedTrial):
+            return {**self.trial.about, **step}
+        label = speed_label(self.devices)
+        spec = f"{self.devices.spec}{facts.chosen}"
+        return {"spec": spec, "label": label.text, "gates": label.gates, "kind": kind_of(self.devices), **step}
 
 
 def advise(
     build: Callable[[], object] | str,
     *,
     devices: Sequence[Device] | str | None = None,
+    cards: str | None = None,
+    memory_per_device: int | str | None = None,
     batch: int | None = None,
     budget_s: float = BUDGET_S,
     progress: Callable[[str], object] | None = None,
@@ -94,6 +105,11 @@ def advise(
             forward pass. It is called again for each way, so it must make its model and its variables itself.
         devices: what ``harness.configure`` returned, a slice of it, or a spec such as ``"gpu:2"``. ``None``: those that
             are configured, or else those of ``"auto"``.
+        cards: such as ``"h100-sxm:8"``: cards that need not be there. The ways are verified on as many software GPUs
+            (which are configured instead of ``devices``), or on fewer where this machine cannot hold as many, and the
+            times are predicted from the profile of the card, with wide intervals.
+        memory_per_device: the memory of a device, such as ``"80GB"`` or bytes: no way is recommended whose peak on a
+            GPU or software GPU may exceed it. Of other devices the peaks are not known.
         batch: repeat or cut the example batch to so many rows.
         budget_s: the seconds for timing each way.
         progress: is called with a line whenever something begins or ends, such as ``print``.
@@ -109,7 +125,7 @@ def advise(
 
     Raises:
         InvalidTarget: ``build`` is no such function, or returned something else. What it raises itself passes through.
-        UsageError: another argument is invalid.
+        UsageError: another argument is invalid, such as an unknown card.
         DevicesUnavailable, DevicesAlreadyConfigured: see ``harness.configure``.
 
     Example:
@@ -127,7 +143,11 @@ def advise(
     if not budget_s > 0 or budget_s == float("inf"):
         raise UsageError(f"budget_s={budget_s!r}; accepted: a number of seconds above 0")
     source, made = _source_of(build)
-    known = _devices_of(devices)
+    most = None if memory_per_device is None else parse_size(memory_per_device)
+    named = None if cards is None else Cards.parse(cards, "cards=")
+    if named is not None and devices is not None:
+        raise UsageError(f"devices={devices!r} cannot be combined with cards={cards!r}; give one of them")
+    known = _devices_of(devices) if named is None else software_gpus(named)
     began = time.monotonic()
 
     def say(text: str) -> None:
@@ -135,10 +155,10 @@ def advise(
             progress(f"[{time.monotonic() - began:.0f} s] {text}")
 
     with _random_state():
-        attempt = Attempt.of(made, source, known, batch, budget_s, say)
-        advice = Advice(source.name, **attempt.about, ways=(), complete=False)
+        attempt = Attempt.of(made, source, known, batch, budget_s, say, named)
+        advice = Advice(source.name, **attempt.about, ways=(), memory_bytes=most, complete=False)
         try:
-            advice = replace(advice, ways=(attempt.trial.start(),))
+            advice = replace(advice, ways=(attempt.trial.start(),), **attempt.about)
             for way in attempt.trial.ways():
                 advice = replace(advice, ways=(*advice.ways, way))
                 say(way.sentence)

@@ -6,7 +6,8 @@ from collections.abc import Sequence
 from dataclasses import replace
 from statistics import median
 
-from harness.advice.record import BASELINE, CPU, Advice, Way
+from harness.advice.peaks import MEASURED_SPREAD
+from harness.advice.record import BASELINE, CPU, Advice, Way, short_size
 from harness.plural import plural
 
 
@@ -18,10 +19,17 @@ def with_choice(advice: Advice) -> Advice:
     if times := [way.single_ns for way in advice.ways if way.single_ns is not None]:
         ways = (replace(way, time_ns=median(times)) if way.name == BASELINE else way for way in advice.ways)
         advice = replace(advice, ways=tuple(ways))
+    if advice.memory_bytes is not None:
+        advice = replace(advice, ways=tuple(_weighed(way, advice.memory_bytes) for way in advice.ways))
     baseline = next((way for way in advice.ways if way.name == BASELINE and way.time_ns is not None), None)
     if baseline is None:
-        return replace(advice, recommendation="No recommendation: one device was not timed.")
+        why = "the time of one device cannot be predicted" if advice.cards else "one device was not timed"
+        return replace(advice, recommendation=f"No recommendation: {why}.")
     chosen = choose(advice.ways)
+    if chosen is None and baseline.fits is False:
+        size = short_size(advice.memory_bytes or 0)
+        none = f"No recommendation: no way that is right surely fits into {size} on each device."
+        return replace(advice, recommendation=none, limits=_limits(advice))
     if chosen is None:
         return replace(advice, chosen=BASELINE, recommendation=_stay(advice, baseline), limits=_limits(advice))
     return replace(advice, chosen=chosen.name, recommendation=_use(chosen), limits=_limits(advice))
@@ -31,9 +39,12 @@ def choose(ways: Sequence[Way]) -> Way | None:
     """The way to recommend; ``None``: stay on one device.
 
     A way counts as faster only if its whole interval is above 1. Among those that may be the fastest, as far as their
-    intervals say, it is the one with the fewest lines to change.
+    intervals say, it is the one with the fewest lines to change. A way that may be too large for the memory is left
+    out; where that is one device itself, a way may be slower.
     """
-    faster = [way for way in ways if way.is_right and way.speedup is not None and way.speedup.lower > 1.0]
+    too_large = any(way.name == BASELINE and way.fits is False for way in ways)
+    right = [way for way in ways if way.is_right and way.speedup is not None and way.fits is not False]
+    faster = [way for way in right if way.speedup is not None and (way.fits if too_large else way.speedup.lower > 1.0)]
     if not faster:
         return None
     best = max(way.speedup.value for way in faster if way.speedup is not None)
@@ -42,14 +53,21 @@ def choose(ways: Sequence[Way]) -> Way | None:
     return min(rivals, key=lambda way: (way.lines or 0, -(way.speedup.value if way.speedup is not None else 0.0)))
 
 
+def _weighed(way: Way, memory_bytes: int) -> Way:
+    """Say whether the peaks of a way surely fit into the memory of a device."""
+    peaks = [each.peak_bytes for each in way.memory if each.peak_bytes is not None]
+    return replace(way, fits=max(peaks) * (1 + MEASURED_SPREAD) <= memory_bytes if peaks else None)
+
+
 def _use(way: Way) -> str:
     assert way.speedup is not None
     low, high = f"{way.speedup.lower:.2f}", f"{way.speedup.upper:.2f}"
     lines = "" if way.lines is None else f", with {plural(way.lines, 'line')} to change"
     where = f"Run on the {way.name}" if way.name == CPU else f"Use {way.name} on {_joined(way.devices)}"
+    predicted = "predicted to be " if way.time_interval_ns else ""
     return (
-        f"{where}: {way.speedup.value:.2f} times as fast as one device ({low} to {high}), and {way.judgement} to "
-        f"compute the same{lines}."
+        f"{where}: {predicted}{way.speedup.value:.2f} times as fast as one device ({low} to {high}), and "
+        f"{way.judgement} to compute the same{lines}."
     )
 
 
@@ -60,7 +78,9 @@ def _stay(advice: Advice, baseline: Way) -> str:
         best = max(timed, key=lambda way: way.speedup.value if way.speedup is not None else 0.0)
         assert best.speedup is not None
         interval = f"{best.speedup.value:.2f} ({best.speedup.lower:.2f} to {best.speedup.upper:.2f})"
-        return f"{device}: no other way is faster for certain; the best is {best.name} with a speedup of {interval}."
+        predicted = "predicted to be " if best.time_interval_ns else ""
+        why = f"no other way is {predicted}faster for certain; the best is {best.name} with a speedup of {interval}"
+        return f"{device}: {why}."
     why = "no other way was timed" if not advice.complete else "no other way computes the same, or can be compared"
     return f"{device}: {why}."
 
@@ -68,6 +88,11 @@ def _stay(advice: Advice, baseline: Way) -> str:
 def _limits(advice: Advice) -> str:
     rows = "" if advice.rows is None else f" of {plural(advice.rows, 'row')}"
     here = f"It holds for a batch{rows} on these devices: {advice.label}."
+    if advice.cards:
+        return (
+            f"{here} All times are predicted from the profile of the card, and none was ever measured on one; what was "
+            "measured here, on software GPUs, is that the ways compute the same, and their memory."
+        )
     if advice.kind == "logical-cpu":
         return f"{here} They share the cores of this machine, so the times say nothing about GPUs."
     if advice.kind == "software-gpu":

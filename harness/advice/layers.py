@@ -4,23 +4,21 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Sequence
-from statistics import median
 from typing import Any
 
 from harness.lazy import tf
-from harness.speed.scaling.processes import time_calls
 
-#: Seconds for timing a layer.
-_LAYER_S = 0.05
 #: A chain of more layers is cut between groups of them, whose times are measured.
 _MOST_GROUPS = 24
 
 
-def cut_by_time(model: Any, value: Any, stages: int, device: str, *, training: bool) -> tuple[int, ...]:
+def cut_by_time(
+    model: Any, value: Any, stages: int, device: str, seconds: Callable[[Callable[[], Any]], float], *, training: bool
+) -> tuple[int, ...]:
     """Return the numbers in ``model.layers`` at which the stages begin, and the number of layers.
 
-    The layers are timed on ``device``, one after the other, with their gradients in training; ``value`` is a batch.
-    Raise ValueError where the model cannot be cut.
+    ``seconds`` measures or predicts a run of some layers on ``device``, with their gradients in training; ``value`` is
+    a batch. Raise ValueError where the model cannot be cut.
     """
     if not getattr(model, "inputs", None):
         raise ValueError("the model is neither Sequential nor functional")
@@ -36,7 +34,7 @@ def cut_by_time(model: Any, value: Any, stages: int, device: str, *, training: b
     with tf.device(device):
         for begin, end in itertools.pairwise(ends):
             part = tf.keras.Model(layers[begin].input, layers[end - 1].output)
-            costs.append(float(median(time_calls(_run_of(part, value, training=training), budget_s=_LAYER_S))))
+            costs.append(seconds(_run_of(part, value, training=training)))
             value = part(value, training=False)
     return tuple(ends[place] for place in best_cut(costs, stages))
 

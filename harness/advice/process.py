@@ -15,25 +15,36 @@ from harness.runner.worker import Send
 
 
 @typed_task
-def run(send: Send, spec: str, file: Path, function: str, batch: int | None, budget_s: float) -> None:
+def run(
+    send: Send, spec: str, file: Path, function: str, batch: int | None, budget_s: float, cards: str | None
+) -> None:
     """Configure devices, build the program, and send each way as soon as it is judged and timed."""
     from harness.advice.advise import Attempt
     from harness.advice.built import Built, load
+    from harness.advice.cards import Cards
+    from harness.advice.prediction import software_gpus
     from harness.advice.script import Source
 
-    devices = configure(spec)
+    named = None if cards is None else Cards.parse(cards)
+    devices = configure(spec) if named is None else software_gpus(named)
     target = Target(file, function)
 
     def build() -> Built:
         return load(target)
 
     source = Source.of_file(file, function)
+
+    def say(text: str) -> None:
+        send(Answer({"progress": text}))
+
     with users_code(target):
-        attempt = Attempt.of(build, source, devices, batch, budget_s, lambda text: send(Answer({"progress": text})))
+        attempt = Attempt.of(build, source, devices, batch, budget_s, say, named)
     send(Answer({"about": attempt.about}))
     tf.keras.utils.clear_session()  # layers have their names again
     with users_code(target):
-        send(Answer({"way": dataclasses.asdict(attempt.trial.start())}))
+        first = attempt.trial.start()
+    send(Answer({"about": attempt.about}))
+    send(Answer({"way": dataclasses.asdict(first)}))
     for way in attempt.trial.ways():
         send(Answer({"way": dataclasses.asdict(way)}))
     send(Answer({"complete": True}))

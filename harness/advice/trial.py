@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import partial
 from statistics import median
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -38,6 +38,8 @@ from harness.speed.scaling.processes import time_calls
 MIRRORED, PIPELINE = "MirroredStrategy", "pipeline"
 #: The relative half-width of a speedup at which timing ends early, and the confidence of its interval.
 _HALF_WIDTH, _CONFIDENCE = 0.02, 0.95
+#: Seconds for timing a layer.
+_LAYER_S = 0.05
 #: The numbers of micro-batches of a pipeline: the first one is tried first.
 _MICROBATCHES = (4, 2, 8)
 #: Variants of a way are tried if the upper end of its speedup, times this, reaches the best way, and until so many
@@ -66,6 +68,7 @@ class Trial:
     devices: Devices
     budget_s: float
     say: Callable[[str], None]
+    about_layers: ClassVar[str] = "timing the layers"
     #: The layers that draw random numbers in training, which are turned off to compare; and what else draws some.
     noisy: tuple[str, ...] = ()
     drawing: str = ""
@@ -95,11 +98,15 @@ class Trial:
         with without_noise(self.example.model) as self.noisy:
             self.drawing = draws(self.one.step)
         self.reset()
-        times = time_calls(self.one.step, budget_s=self.budget_s / 4)
-        self.reset()
-        code = self.one.script.text
         where = (self.devices[0].parsed.short,)
-        return Way(BASELINE, where, "baseline", time_ns=float(median(times)), memory=memory, lines=0, code=code)
+        way = Way(BASELINE, where, "baseline", memory=memory, lines=0, code=self.one.script.text)
+        way = self._alone(way)
+        self.reset()
+        return way
+
+    def _alone(self, way: Way) -> Way:
+        """Time one device."""
+        return replace(way, time_ns=float(median(time_calls(self.one.step, budget_s=self.budget_s / 4))))
 
     def reset(self) -> None:
         """Give the variables of the program on one device the values that they started with."""
@@ -177,7 +184,6 @@ class Trial:
                 return self._weighed(way, script)
             if not way.is_right:
                 return way
-            self.say(f"{name}: {way.judgement}; timing against one device")
             return self._timed(way, script)
         except OutputsDiffer as error:
             return replace(way, judgement="wrong", reason=str(error))
@@ -248,13 +254,19 @@ class Trial:
         return self._verified(way, script, shared, devices)
 
     def _cut_by_time(self) -> tuple[int, ...]:
-        self.say("pipeline: timing the layers to find where to cut")
+        self.say(f"{PIPELINE}: {self.about_layers} to find where to cut")
         training = self.facts.step == "training"
         value = self._arguments()[0]
-        return cut_by_time(self.example.model, value, len(self.devices), self.devices[0].name, training=training)
+        device = self.devices[0].name
+        return cut_by_time(self.example.model, value, len(self.devices), device, self._layer_s, training=training)
+
+    def _layer_s(self, run: Callable[[], Any]) -> float:
+        """The seconds of some layers."""
+        return float(median(time_calls(run, budget_s=_LAYER_S))) / 1e9
 
     def _timed(self, way: Way, script: Script) -> Way:
         """Time a right way against one device, in turn."""
+        self.say(f"{way.name}: {way.judgement}; timing against one device")
         if differs := self._differs(way, script):
             return replace(way, judgement="wrong", reason=differs)
         memory: tuple[DeviceMemory, ...] = ()

@@ -24,7 +24,7 @@ from harness.cli.options import (
     check_spec,
     number,
 )
-from harness.errors import HarnessError
+from harness.errors import HarnessError, UsageError
 from harness.extras import require
 
 if TYPE_CHECKING:
@@ -36,6 +36,14 @@ DEFAULT_BUDGET_S = 8.0
 def advise(
     target: BuildArgument,
     devices: DevicesOption = "auto",
+    cards: Annotated[
+        str | None,
+        typer.Option("--for", metavar="CARD:N", help="Predict the times on N such cards, such as h100-sxm:8."),
+    ] = None,
+    memory: Annotated[
+        str | None,
+        typer.Option("--memory-per-device", metavar="SIZE", help="The memory of a device, such as 16GiB or 80GB."),
+    ] = None,
     batch: BatchOption = None,
     budget: Annotated[
         float, typer.Option("--budget", parser=number, metavar="S", help="Seconds for timing each way.")
@@ -54,6 +62,9 @@ def advise(
     one device before it is timed; a wrong one is reported and left out. The right ones are timed against one device in
     turn. A way is recommended only if the whole interval of its speedup is above 1.
 
+    --for verifies the ways on software GPUs, as many as the cards that are named or as this machine can hold, and
+    predicts their times from the profile of the card. Nothing is measured on such a card.
+
     BUILD is called again for each way, with the same random seed. Prints a table, the recommendation with its limits,
     and the script of the recommended way; writes DIR/advice.json and a page, DIR/advice.html, with the scripts of all
     ways. ^C prints what is known by then.
@@ -61,6 +72,7 @@ def advise(
     from pydantic import TypeAdapter
 
     from harness.advice.built import ACCEPTED
+    from harness.advice.cards import Cards
     from harness.advice.choice import with_choice
     from harness.advice.record import Advice, Way
     from harness.report.advice import ADVICE_FILE, print_advice
@@ -69,10 +81,16 @@ def advise(
     from harness.report.terminal import print_line, stdout_console
     from harness.runner.job import Job, WorkerFiles
     from harness.runner.target import Target
+    from harness.speed.memory.sizes import parse_size
 
     with clear_errors():
         require("scipy")
         check_spec(devices)
+        if cards is not None:
+            if devices != "auto":
+                raise UsageError(f"--devices {devices} cannot be combined with --for {cards}; give one of them")
+            Cards.parse(cards)
+        most = None if memory is None else parse_size(memory)
         check_batch(batch)
         check_seconds("--budget", budget)
         found = Target.parse(target, ACCEPTED)
@@ -84,10 +102,11 @@ def advise(
         "function": found.function,
         "batch": batch,
         "budget_s": budget,
+        "cards": cards,
     }
     console = stdout_console()
     began = time.monotonic()
-    advice = Advice(str(found), devices, "", False, "", "", None, (), complete=False)
+    advice = Advice(str(found), devices, "", False, "", "", None, (), complete=False, memory_bytes=most)
 
     def show(text: str) -> None:
         line = f"[{time.monotonic() - began:.0f} s] {text}"

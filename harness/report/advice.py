@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from harness.advice.record import BASELINE, Advice, Way
+from harness.advice.record import BASELINE, HEAD, Advice, Way, milliseconds, short_size
 from harness.plural import plural
 from harness.report.printable import one_line, shortened
-from harness.report.quantities import NOTHING, duration, number, size
+from harness.report.quantities import duration
 from harness.report.terminal import make_table, print_line
 
 if TYPE_CHECKING:
@@ -24,13 +24,13 @@ def print_advice(console: Console, advice: Advice) -> None:
     rows = "" if advice.rows is None else f", {plural(advice.rows, 'row')}"
     print_line(console, "")
     print_line(console, f"{advice.target}: {advice.step}{rows}, on {advice.spec}")
-    head = ("way", "correct", "step", "speedup", "memory", "lines")
-    table = make_table(head, map(cells, advice.ways), right=("step", "lines"))
+    head = [f"predicted\n{name}" if advice.cards and name in ("step", "speedup") else name for name in HEAD]
+    table = make_table(head, map(_folded_cells, advice.ways), right=(head[2], "lines"))
     table.padding = (0, 1, 0, 0)
     console.print(table)
     for way in advice.ways:
-        if way.reason:
-            print_line(console, f"{way.name}: {said(way)}")
+        if text := said(way):
+            print_line(console, f"{way.name}: {text}")
     if not advice.complete:
         print_line(console, f"INTERRUPTED after {duration(advice.elapsed_s)}: not all ways were tried")
     print_line(console, "")
@@ -49,35 +49,22 @@ def said(way: Way) -> str:
     sentences = one_line(way.reason).split(". ")
     while len(sentences) > 1 and len(". ".join(sentences)) > _REASON:
         del sentences[-1]
-    copied = "" if way.copied_bytes is None else f"; a step copies {_size(way.copied_bytes)} between devices"
-    return words.get(way.judgement, "") + shortened(". ".join(sentences), _REASON) + copied
+    found = [words.get(way.judgement, "") + shortened(". ".join(sentences), _REASON)] if way.reason else []
+    if way.copied_bytes is not None:
+        found.append(f"a step copies {short_size(way.copied_bytes)} between devices")
+    if way.time_interval_ns is not None:
+        found.append(f"predicted: {' to '.join(map(milliseconds, way.time_interval_ns))} a step")
+    if way.fits is False:
+        found.append("may not fit into the memory of a device")
+    return "; ".join(found)
 
 
-def cells(way: Way) -> tuple[str, ...]:
-    """Write a row of the table: the way, whether it is correct, and its figures."""
-    words = {"baseline": NOTHING, "wrong": "WRONG", "not comparable": "not com-\nparable"}
-    speedup = NOTHING if way.name != BASELINE else "1"
-    if way.speedup is not None:
-        value, lower, upper = map(_ratio, (way.speedup.value, way.speedup.lower, way.speedup.upper))
-        speedup = f"{value} ({lower}-{upper})"
-    held = "\n".join(f"{each.device} {_size(each.peak_bytes)}" for each in way.memory if each.peak_bytes) or NOTHING
-    step = NOTHING if way.time_ns is None else f"{number(float(f'{way.time_ns / 1e6:.3g}'))} ms"
-    lines = NOTHING if way.lines is None else str(way.lines)
-    return _folded(way.name), words.get(way.judgement, way.judgement), step, speedup, held, lines
+def _folded_cells(way: Way) -> tuple[str, ...]:
+    """A row of the table in cells that fit into 80 columns."""
+    name, judgement, *rest = way.cells
+    return _folded(name), judgement.replace("comparable", "com-\nparable"), *rest
 
 
 def _folded(name: str) -> str:
     """A name in lines that fit into a table of 80 columns."""
     return name.replace(" with ", ",\n").replace("CopyAllReduce", "Copy-\nAllReduce").replace("ToOne", "To-\nOne")
-
-
-def _ratio(value: float) -> str:
-    return f"{value:.2f}" if value < 9.995 else f"{value:.3g}"
-
-
-def _size(size_bytes: int | None) -> str:
-    """A size with three digits."""
-    if not size_bytes:
-        return "0 B"
-    amount, unit = size(size_bytes).split()
-    return f"{float(amount):.3g} {unit}" if float(amount) < 1000 else f"{float(amount):.0f} {unit}"

@@ -70,6 +70,42 @@ def test_the_sentence_has_the_reason_and_the_limits() -> None:
     assert with_choice(advice()).recommendation == "No recommendation: one device was not timed."
 
 
+def test_a_way_that_may_be_too_large_is_not_recommended() -> None:
+    def held(made: Way, *peaks: int) -> Way:
+        return replace(made, memory=tuple(DeviceMemory(f"GPU:{n}", peak, "") for n, peak in enumerate(peaks)))
+
+    one, fast, slow = held(ONE, 900), held(way("a", 2.0, 2.1, 2.2), 980, 400), held(way("b", 1.1, 1.2, 1.3), 500, 500)
+    unknown = way("c", 0.7, 0.8, 0.9)
+
+    def chosen(memory_bytes: int, *ways: Way) -> tuple[str, list[bool | None]]:
+        found = with_choice(replace(advice(*ways), memory_bytes=memory_bytes))
+        return found.chosen, [each.fits for each in found.ways]
+
+    assert chosen(2000, one, fast, slow) == ("a", [True, True, True])
+    assert chosen(1000, one, fast, slow, unknown) == ("b", [True, False, True, None])
+    # One device is too large, so a way may be slower, but must surely fit.
+    assert chosen(800, one, held(unknown, 700, 600), way("d", 3.0, 3.1, 3.2)) == ("c", [False, True, None])
+    nothing = with_choice(replace(advice(one, fast), memory_bytes=300))
+    assert (nothing.chosen, nothing.recommendation) == (
+        "",
+        "No recommendation: no way that is right surely fits into 300 B on each device.",
+    )
+
+
+def test_what_was_predicted_is_said_to_be() -> None:
+    one = replace(ONE, time_interval_ns=(1e6, 4e6))
+    other = replace(way("make_parallel", 1.2, 1.6, 1.9), time_interval_ns=(0.5e6, 3e6), single_ns=None)
+    found = with_choice(replace(advice(one, other, kind="predicted"), cards="2 H100 SXM", label="2 H100 SXM"))
+    assert "predicted to be 1.60 times as fast as one device (1.20 to 1.90)" in found.recommendation
+    assert "2 H100 SXM. All times are predicted from the profile of the card, and none was ever" in found.limits
+    out = io.StringIO()
+    from rich.console import Console
+
+    print_advice(Console(file=out, width=80, highlight=False), found)
+    assert out.getvalue().count("predicted  ") >= 2
+    assert "make_parallel: predicted: 0.5 ms to 3 ms a step" in out.getvalue()
+
+
 def test_the_table_fits_into_80_columns_and_leaves_out_what_is_wrong() -> None:
     from rich.console import Console
 

@@ -113,6 +113,29 @@ def test_a_batch_that_cannot_be_split_says_so_of_each_way(folder: Path) -> None:
     assert "Stay on one device (CPU:0)" in done.stdout
 
 
+def test_times_on_named_cards_are_predicted_of_ways_that_are_verified(folder: Path) -> None:
+    options = ("--for", "h100-sxm:2", "--memory-per-device", "1 MiB", "--json")
+    done = run(folder, "advise", "train.py:rows", *options)
+    assert done.returncode == 0, done.stderr
+    advice = json.loads(done.stdout)
+    ways = {each["name"]: each for each in advice["ways"]}
+    assert {name: each["judgement"] for name, each in ways.items()} == {
+        "one device": "baseline",
+        "CPU": "proved",
+        "make_parallel": "proved",
+    }
+    assert "not predicted: the host of those cards is not known" in ways["CPU"]["reason"]
+    for way in (ways["one device"], ways["make_parallel"]):
+        low, high = way["time_interval_ns"]
+        assert 0 < low < way["time_ns"] < high
+        assert way["fits"] is True
+    # So little work is slower on two cards: the copies take longer than the products.
+    assert 0 < ways["make_parallel"]["speedup"]["lower"] < ways["make_parallel"]["speedup"]["upper"] < 1
+    assert 'devices = harness.configure("gpu:2")' in ways["make_parallel"]["code"]
+    assert (advice["spec"], advice["cards"], advice["chosen"]) == ("h100-sxm:2", "2 H100 SXM", "one device")
+    assert "All times are predicted from the profile of the card, and none was ever measured" in advice["limits"]
+
+
 def test_an_interrupted_run_prints_what_it_knows(folder: Path) -> None:
     with start(folder, "advise", "train.py:rows", "--devices", "cpu:2", "--budget", "900") as process:
         assert process.stdout is not None
@@ -140,6 +163,9 @@ def test_bad_input_is_one_line(folder: Path) -> None:
         ("absent.py:build",): "there is no file absent.py",
         ("train.py:text", "--batch", "0"): "--batch 0; accepted: 1 or more",
         ("train.py:text", "--devices", "cpux"): "cpux",
+        ("train.py:text", "--devices", "cpu:2", "--for", "t4:2"): "--devices cpu:2 cannot be combined with --for t4:2",
+        ("train.py:text", "--devices", "auto", "--for", "t4"): "--for t4: how many cards? accepted: CARD:N, such as",
+        ("train.py:text", "--memory-per-device", "16XB"): "size '16XB' is not valid",
     }.items():
         done = run(folder, "advise", *arguments, *(() if "--devices" in arguments else ("--devices", "cpu:1")))
         assert done.returncode == 2, done.stdout

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from harness.advice.record import BASELINE, Advice, Way
-from harness.report.advice import cells, said
+from harness.advice.record import BASELINE, HEAD, Advice, Way
+from harness.report.advice import said
 from harness.report.html.charts.drawing import INK, MUTED, SERIES, Chart, draw
 from harness.report.html.environment import render
 from harness.report.html.tables import table
@@ -19,13 +19,13 @@ _WIDTH_INCHES, _ROW_INCHES = 8.4, 0.42
 def advice_page(advice: Advice) -> str:
     """Write an advice as one self-contained HTML file."""
     timed = [way for way in advice.ways if way.speedup is not None]
-    rows = [tuple(cell.replace("\n", " ") for cell in cells(way)) for way in advice.ways]
+    rows = [tuple(cell.replace("\n", " ") for cell in way.cells) for way in advice.ways]
     return render(
         "advice.html.j2",
         advice=advice,
         chart=_speedups(timed) if timed else None,
-        ways=table("Ways that were tried", ("way", "correct", "step", "speedup", "memory", "lines"), rows, (2, 3, 5)),
-        found=[(way.name, said(way)) for way in advice.ways if way.reason],
+        ways=table("Ways that were tried", HEAD, rows, (2, 3, 5)),
+        found=[(way.name, text) for way in advice.ways if (text := said(way))],
         scripts=[way for way in advice.ways if way.code and way.is_right and way.name != BASELINE],
     )
 
