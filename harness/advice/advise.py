@@ -7,7 +7,7 @@ import random
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -17,7 +17,7 @@ from harness.advice.built import ACCEPTED, Built, built_by, load
 from harness.advice.cards import Cards
 from harness.advice.choice import with_choice
 from harness.advice.prediction import PredictedTrial, software_gpus
-from harness.advice.program import STEPS, example_of, facts_of
+from harness.advice.program import Example, example_of, facts_of
 from harness.advice.record import Advice
 from harness.advice.script import Source
 from harness.advice.trial import Trial
@@ -27,7 +27,6 @@ from harness.errors import InvalidTarget, UsageError
 from harness.extras import require
 from harness.lazy import tf
 from harness.runner.target import Target
-from harness.speed.label import kind_of, speed_label
 from harness.speed.memory.sizes import parse_size
 
 if TYPE_CHECKING:
@@ -39,47 +38,26 @@ if TYPE_CHECKING:
 BUDGET_S = 8.0
 
 
-@dataclass(frozen=True)
-class Attempt:
-    """A program that is to be tried."""
+def trial_of(
+    build: Callable[[], Built],
+    source: Source,
+    devices: Devices,
+    batch: int | None,
+    budget_s: float,
+    say: Callable[[str], None],
+    cards: Cards | None = None,
+) -> Trial:
+    """Build the program once, to try it. What ``build`` raises passes through."""
 
-    trial: Trial
-    devices: Devices
+    def seeded() -> Example:
+        tf.keras.utils.set_random_seed(0)
+        return example_of(build())
 
-    @classmethod
-    def of(
-        cls,
-        build: Callable[[], Built],
-        source: Source,
-        devices: Devices,
-        batch: int | None,
-        budget_s: float,
-        say: Callable[[str], None],
-        cards: Cards | None = None,
-    ) -> Attempt:
-        """Build the program once. What ``build`` raises passes through."""
-
-        def seeded() -> Built:
-            tf.keras.utils.set_random_seed(0)
-            return build()
-
-        spec = devices.spec if cards is None else f"gpu:{len(devices)}"
-        facts = facts_of(example_of(seeded()), source, spec, batch)
-        common = (lambda: example_of(seeded()), replace(facts, chosen="" if cards else _chosen(devices)), devices)
-        if cards is not None:
-            return cls(PredictedTrial(*common, budget_s, say, cards=cards), devices)
-        return cls(Trial(*common, budget_s, say), devices)
-
-    @property
-    def about(self) -> dict[str, Any]:
-        """The fields of the record that are not of one way."""
-        facts = self.trial.facts
-        step = {"step": STEPS[facts.step], "rows": facts.rows}
-        if isinstance(self.trial, PredictedTrial):
-            return {**self.trial.about, **step}
-        label = speed_label(self.devices)
-        spec = f"{self.devices.spec}{facts.chosen}"
-        return {"spec": spec, "label": label.text, "gates": label.gates, "kind": kind_of(self.devices), **step}
+    spec = devices.spec if cards is None else f"gpu:{len(devices)}"
+    facts = facts_of(seeded(), source, spec, batch)
+    if cards is not None:
+        return PredictedTrial(seeded, facts, devices, budget_s, say, cards=cards)
+    return Trial(seeded, replace(facts, chosen=_chosen(devices)), devices, budget_s, say)
 
 
 def advise(
@@ -155,11 +133,11 @@ def advise(
             progress(f"[{time.monotonic() - began:.0f} s] {text}")
 
     with _random_state():
-        attempt = Attempt.of(made, source, known, batch, budget_s, say, named)
-        advice = Advice(source.name, **attempt.about, ways=(), memory_bytes=most, complete=False)
+        trial = trial_of(made, source, known, batch, budget_s, say, named)
+        advice = Advice(source.name, **trial.about, ways=(), memory_bytes=most, complete=False)
         try:
-            advice = replace(advice, ways=(attempt.trial.start(),), **attempt.about)
-            for way in attempt.trial.ways():
+            advice = replace(advice, ways=(trial.start(),), **trial.about)
+            for way in trial.ways():
                 advice = replace(advice, ways=(*advice.ways, way))
                 say(way.sentence)
             advice = replace(advice, complete=True)

@@ -28,7 +28,7 @@ _LANE_GB = {3: 0.985, 4: 1.969, 5: 3.938, 6: 7.56}
 #: were held out (1.57, on a busy machine; ``tests/benchmarks/scripts/predicted_speedups.py``).
 MODEL_FACTOR = 1.6
 _CONFIDENCE = 0.95
-#: Cards with units for TF32, which TensorFlow uses for float32.
+#: The figures of a profile that tell the rate of a dtype; for float32 TensorFlow takes TF32 where a card has it.
 _DTYPES = {"float32": ("matmul tfloat32", "matmul float32"), "bfloat16": ("matmul bfloat16",)}
 _SHAPE = "CARD:N, such as h100-sxm:8"
 

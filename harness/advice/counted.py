@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Sequence
-from math import prod, sqrt
+from math import prod
 
 from harness.advice.step_time import Task
 from harness.evidence.op import Op
@@ -79,7 +79,7 @@ class _Counted:
                     op.name,
                     device,
                     inputs,
-                    self.flop(op, reads),
+                    self.flop(op),
                     self.traffic(op, reads),
                     op.dtypes[0] if op.dtypes else "float32",
                     op.type in _VIEWS or op.role == "constant",
@@ -155,30 +155,10 @@ class _Counted:
             return 2 * written
         return written if op.role == "collective" else sum(given) + written
 
-    def flop(self, op: Op, reads: Sequence[Source]) -> float:
+    def flop(self, op: Op) -> float:
         """The arithmetic of a product or a convolution; of others the memory decides."""
         kind = op.executed_type or op.type
-        if not any(part in kind for part in _PRODUCTS):
-            return 0.0
-        flop = self.trace.work.get(op.name, 0.0)
-        given = [shape for each in reads if each[1] >= 0 and (shape := self.shape(*each))]
-        made = self.shape(op.name, 0)
-        if "Backprop" in kind and given and made:
-            window = made if "Filter" in kind else next((s for s in given if s != given[-1]), made)
-            flop = 2.0 * prod(given[-1]) * prod(window) / max(window[-1], 1)
-            return flop / window[-2] if "Depthwise" in kind else flop
-        if "Depthwise" in kind and len(given) and len(given[-1]) == 4:
-            return flop / max(given[-1][-2], 1)
-        if "Conv" not in kind and made and len(given) > 1 and len(made) > 2:
-            # The estimate is that of one product of matrices; a batch of them computes less.
-            shared = _shared([*given[:2], made]) if "Einsum" in kind else prod(made[:-2])
-            return flop / sqrt(shared)
-        return flop
-
-
-def _shared(shapes: Sequence[Sequence[int]]) -> int:
-    first = {shape[0] if shape else 1 for shape in shapes}
-    return first.pop() if len(first) == 1 else 1
+        return self.trace.work.get(op.name, 0.0) if any(part in kind for part in _PRODUCTS) else 0.0
 
 
 def _item_bytes(dtype: str) -> int:

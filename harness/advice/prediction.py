@@ -24,8 +24,6 @@ from harness.plural import plural
 
 #: The share of the host's free memory that the software GPUs may need together.
 _SHARE = 0.6
-
-
 #: So many devices are verified at most: more of them take long, and are verified alike.
 _MOST = 16
 
@@ -51,9 +49,10 @@ class PredictedTrial(Trial):
 
     @property
     def about(self) -> dict[str, Any]:
-        """The fields of the record that say for which cards it is."""
+        """The fields of the record that are not of one way, with the cards that it is for."""
         label = f"{self.cards.count:,} {self.cards.profile.name}{self._limited}"
-        return {"spec": str(self.cards), "label": label, "gates": False, "kind": "predicted", "cards": label}
+        known = {"label": label, "gates": False, "kind": "predicted", "cards": label}
+        return {**super().about, **known, "spec": str(self.cards)}
 
     def start(self) -> Way:
         """Run the program on one device, and see how many this machine can hold."""

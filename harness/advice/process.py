@@ -19,7 +19,7 @@ def run(
     send: Send, spec: str, file: Path, function: str, batch: int | None, budget_s: float, cards: str | None
 ) -> None:
     """Configure devices, build the program, and send each way as soon as it is judged and timed."""
-    from harness.advice.advise import Attempt
+    from harness.advice.advise import trial_of
     from harness.advice.built import Built, load
     from harness.advice.cards import Cards
     from harness.advice.prediction import software_gpus
@@ -38,13 +38,13 @@ def run(
         send(Answer({"progress": text}))
 
     with users_code(target):
-        attempt = Attempt.of(build, source, devices, batch, budget_s, say, named)
-    send(Answer({"about": attempt.about}))
+        trial = trial_of(build, source, devices, batch, budget_s, say, named)
+    send(Answer({"about": trial.about}))
     tf.keras.utils.clear_session()  # layers have their names again
     with users_code(target):
-        first = attempt.trial.start()
-    send(Answer({"about": attempt.about}))
+        first = trial.start()
+    send(Answer({"about": trial.about}))
     send(Answer({"way": dataclasses.asdict(first)}))
-    for way in attempt.trial.ways():
+    for way in trial.ways():
         send(Answer({"way": dataclasses.asdict(way)}))
     send(Answer({"complete": True}))

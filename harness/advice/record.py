@@ -124,6 +124,11 @@ class Advice:
     schema_version: int = ADVICE_SCHEMA_VERSION
 
     @property
+    def head(self) -> tuple[str, ...]:
+        """The headings of the table of ways, which say what is predicted."""
+        return tuple(f"predicted {each}" if self.cards and each in ("step", "speedup") else each for each in HEAD)
+
+    @property
     def script(self) -> str:
         """The script of the recommended way, to run beside the module of ``build``; empty without one."""
         return next((way.code for way in self.ways if way.name == self.chosen), "")
@@ -135,7 +140,7 @@ class Advice:
         """What a notebook shows: the recommendation, the ways with their figures, and what was found about them."""
         from harness.notebook import block, listed, small, table
 
-        shown = table(HEAD, [way.cells for way in self.ways])
+        shown = table(self.head, [way.cells for way in self.ways])
         found = [f"{way.name}: {_shortened(way.reason)}" for way in self.ways if way.reason]
         incomplete = [] if self.complete else ["Interrupted: not all ways were tried."]
         said = [each for each in (self.recommendation, *incomplete) if each]

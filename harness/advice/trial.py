@@ -13,7 +13,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from harness.advice.layers import cut_by_time
-from harness.advice.program import Example, draws, turn_off_noise, without_noise
+from harness.advice.program import STEPS, Example, draws, turn_off_noise, without_noise
 from harness.advice.record import BASELINE, CPU, Judgement, Way
 from harness.advice.running import Running, copied_by, peaks_of, start
 from harness.advice.script import Facts, Script, lines_to_change, mirrored, on_one_device, pipeline
@@ -31,6 +31,7 @@ from harness.proof.sentence import reach
 from harness.records import Verdict
 from harness.runner.users_error import one_line
 from harness.speed.estimate import paired_speedup
+from harness.speed.label import kind_of, speed_label
 from harness.speed.measure import measure_pairs
 from harness.speed.record import DeviceMemory
 from harness.speed.scaling.processes import time_calls
@@ -78,6 +79,14 @@ class Trial:
     _cut: tuple[int, ...] = ()
     _began: float = field(default_factory=time.monotonic)
     _best: float = 1.0
+
+    @property
+    def about(self) -> dict[str, Any]:
+        """The fields of the record that are not of one way."""
+        label = speed_label(self.devices)
+        known = {"label": label.text, "gates": label.gates, "kind": kind_of(self.devices)}
+        spec = f"{self.devices.spec}{self.facts.chosen}"
+        return {"spec": spec, **known, "step": STEPS[self.facts.step], "rows": self.facts.rows}
 
     def start(self) -> Way:
         """Run and time the program on one device."""

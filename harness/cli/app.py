@@ -121,8 +121,8 @@ def _check_threshold(project: Project) -> None:
 
 def _defaults(context: typer.Context, settings: Mapping[str, str]) -> dict[str, dict[str, str]]:
     """The settings of a project as defaults of the commands that have such an option."""
-    if any(argument.partition("=")[0] == "--fake" for argument in sys.argv):
-        settings = {name: value for name, value in settings.items() if name != "devices"}  # the file names them
+    if any(argument.partition("=")[0] in ("--fake", "--for") for argument in sys.argv):
+        settings = {name: value for name, value in settings.items() if name != "devices"}  # they name them
     commands: dict[str, Any] = getattr(context.command, "commands", {})
     return {
         name: {

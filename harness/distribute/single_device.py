@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from harness.distribute.compare import MOVED_RUNS
+from harness.distribute.compare import MOVED_RUNS, is_rounded_otherwise
 from harness.distribute.facts import CHANGES, Facts, collect_facts
 from harness.distribute.history import History
 from harness.distribute.loops import CustomLoop, KerasFit
@@ -85,14 +85,17 @@ class Reference:
         self.epsilon = epsilon_of_name(facts.coarsest)
 
     def run(self, data: Data, steps: int) -> tuple[History, list[History]]:
-        """Return the history, and those from moved weights and data."""
+        """Return the history, and those from moved weights and data, and with rows in another order."""
         random = np.random.default_rng(0)
         single = self.session.run(self.initial, data, steps)
         moved = []
-        for _ in range(MOVED_RUNS):
+        for _ in range(MOVED_RUNS - 1):
             x, y = (self._moved(array, random) for array in data.arrays)
             initial = [self._moved(array, random) for array in self.initial]
             moved.append(self.session.run(initial, Data(x, y, data.batch_size), steps))
+        # Of a training that knows its rows by their place, this is another one.
+        reordered = self.session.run(self.initial, data.reordered(random), steps)
+        moved.append(reordered if is_rounded_otherwise(reordered, single) else single)
         return single, moved
 
     def _moved(self, array: Any, random: np.random.Generator) -> Any:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from itertools import takewhile
 from math import prod, sqrt
 
 from harness._tensorflow import CollectedGraph
@@ -38,17 +39,39 @@ _PRODUCTS = ("MatMul", "Einsum", "XlaDot")
 
 def estimate(op_type: str, inputs: Iterable[Shape], outputs: Iterable[Shape]) -> float:
     """The number of arithmetic operations, to an order of magnitude; 0 where a shape is unknown."""
-    every = list(inputs)
-    given = [shape for shape in every if shape is not None]
-    read, written = _known(map(_elements, given)), _known(map(_elements, outputs))
-    if not written and len(read) < len(every) and any(word in op_type for word in (*_PRODUCTS, "Conv")):
+    given, made = list(inputs), list(outputs)
+    read, written = _known(map(_elements, given)), _known(map(_elements, made))
+    product = any(word in op_type for word in _PRODUCTS)
+    if not written and len(read) < len(given) and (product or "Conv" in op_type):
         return 0.0  # its rows are unknown, and its weights do not say how many there are
-    if any(word in op_type for word in _PRODUCTS) and len(read) > 1 and written:
-        # A product of matrices has mk, kn and mn elements, and mkn multiplications.
-        return 2.0 * sqrt(read[0] * read[1] * written[0])
-    if "Conv" in op_type and len(read) > 1 and written and given[1]:
-        return 2.0 * written[0] * read[1] / max(given[1][-1] or 1, 1)
+    if product and len(read) > 1 and written:
+        # A product of matrices has mk, kn and mn elements, and mkn multiplications; of a batch, each has its own.
+        alike = _batch([*given[:2], made[0]])
+        return 2.0 * alike * sqrt(read[0] / alike * read[1] / alike * written[0] / alike)
+    if "Conv" in op_type and len(given) > 1 and made:
+        return _of_convolution(op_type, given, made[0])
     return (_FUNCTION if op_type in _FUNCTIONS else 1.0) * max([*read, *written], default=0)
+
+
+def _batch(shapes: Sequence[Shape]) -> int:
+    """The number of products of matrices: the sizes that all three shapes of one rank begin with, but for two axes."""
+    known = [shape or () for shape in shapes]
+    if len({*map(len, known)}) > 1:
+        return 1
+    alike = takewhile(lambda sizes: len({*sizes}) == 1, zip(*(shape[:-2] for shape in known), strict=True))
+    return prod(sizes[0] or 1 for sizes in alike)
+
+
+def _of_convolution(op_type: str, given: Sequence[Shape], made: Shape) -> float:
+    """Each number of the output is a sum over the window and the channels that it reads; so are both gradients."""
+    output, window = (given[-1], made) if "BackpropFilter" in op_type else (made, given[1])
+    if "BackpropInput" in op_type:
+        output = given[-1]
+    size, weights = _elements(output), _elements(window)
+    if size is None or weights is None or not window:
+        return 0.0
+    channels = (window[-1] or 1) * ((window[-2] or 1) if "Depthwise" in op_type and len(window) > 1 else 1)
+    return 2.0 * size * weights / channels
 
 
 def work_of(

@@ -37,10 +37,16 @@ SLOT_UPDATE_AWAY = (
     "several devices keep parts of an optimizer's state, and the update of one part is computed on another part's "
     "device; compute it in the scope of its own device"
 )
+SUM_AWAY = (
+    "each device adds to a variable of its own, but one device has all of these variables, and is sent what is added "
+    "in every step; create each variable in the scope of its device"
+)
 COPY_AWAY = (
     "a copy of weights for one device is made in the scope of another one; make it in the scope of the device that "
     "computes with it"
 )
+
+_ADDITIONS = frozenset({"AssignAddVariableOp", "AssignSubVariableOp", "ResourceScatterAdd", "ResourceScatterSub"})
 
 
 class Belongings:
@@ -162,6 +168,41 @@ class Belongings:
             chosen = self.homes[variable] in self.devices - {self.first, self.host}
             if chosen or placed or variable in self._copies:
                 yield Misplaced(op, away[variable], SLOT_AWAY if variable in self._slots else VARIABLE_AWAY)
+
+    def misplaced_sums(self) -> Iterator[Misplaced]:
+        """The additions to variables, one of each device, that are all on one of the devices."""
+        sums = {name: scope for name, scope in self._added_in.items() if self._is_summed(name, scope)}
+        alike: dict[int, dict[int, DeviceName]] = defaultdict(dict)
+        ops = [op for op in self.wiring.ops if op.role == "update" and self.variables.get(op.name, (-1,))[0] in sums]
+        for op in ops:
+            variable = self.variables[op.name][0]
+            alike[self.account.kinds[op.name]].setdefault(variable, sums[variable])
+        for kind, group in alike.items():
+            homes, scopes = {self.homes.get(variable) for variable in group}, set(group.values())
+            if len(scopes) == len(group) > 1 and len(homes) == 1 and homes < scopes:
+                found = [op for op in ops if self.account.kinds[op.name] == kind]
+                yield from (Misplaced(op, sums[self.variables[op.name][0]], SUM_AWAY) for op in found)
+
+    @cached_property
+    def _added_in(self) -> dict[int, DeviceName]:
+        """The only scope in which each large variable is updated, if it is added to."""
+        scopes: dict[int, set[DeviceName | None]] = defaultdict(set)
+        added = set()
+        for op in self.wiring.ops:
+            if op.role == "update" and (variables := self.variables.get(op.name)):
+                scopes[variables[0]].add(op.requested)
+                if op.type in _ADDITIONS:
+                    added.add(variables[0])
+        alone = {variable: next(iter(asked)) for variable, asked in scopes.items() if len(asked) == 1}
+        return {each: at for each, at in alone.items() if at in self.devices and each in added and self._is_large(each)}
+
+    def _is_summed(self, variable: int, scope: DeviceName) -> bool:
+        """Whether other devices only join a variable with those of theirs."""
+        for op in self.users.get(variable, ()):
+            joined = {self._added_in.get(each) for each, ops in self.users.items() if op in ops}
+            if self.account.places[op.name] != scope and len(joined) < 2:
+                return False
+        return True
 
     def _kept_on_host(self, variable: int) -> bool:
         """Whether a variable is on a host that is none of the devices, and no scope asks for the work with it."""

@@ -65,7 +65,8 @@ def judge_shards(wiring: Wiring, devices: Devices, trace: Trace) -> Iterator[Mis
 def judge_branches(account: Account, devices: Devices) -> Iterator[Misplaced]:
     """What one of several branches does on the device of another one, where most branches do it on their own.
 
-    Branches do the same with weights of their own: members of an ensemble, experts, parts of a table.
+    Branches do the same with weights of their own: members of an ensemble, experts, parts of a table. Those that all
+    work with the same weights are shards, and are judged as such.
     """
     provenance = account.provenance
     for family in account.branches:
@@ -74,9 +75,16 @@ def judge_branches(account: Account, devices: Devices) -> Iterator[Misplaced]:
         shards = Shards(Cut(None, parts, family, [*ops.values()]), provenance, devices, account.trace)
         shards.are_dealt = False
         if shards.are_on_several:
-            odd = shards.odd_ones()
+            odd = ops.keys() if _are_shards(account, shards) else shards.odd_ones()
             yield from (each for each in shards.misplaced() if each.op.name in odd)
             yield from left_to_others(shards)
+
+
+def _are_shards(account: Account, branches: Shards) -> bool:
+    """Whether the same weights work on all branches, each step."""
+    steps = [step for step in branches.steps.values() if any(map(account.has_own_weights, step.values()))]
+    used = [[account.weights_of(op) for op in step.values()] for step in steps]
+    return bool(used) and all(each[0] and each.count(each[0]) == len(each) > 1 for each in used)
 
 
 def _joins_in_a_tower(shards: Shards) -> Iterator[Misplaced]:

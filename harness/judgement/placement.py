@@ -78,6 +78,7 @@ def judge_placement(
         own = (*belongings.misplaced_updates(), *belongings.misplaced_copies())
         misplaced += [each for each in own if each.op.name not in known]
         away = [each for each in belongings.misplaced_variables() if not (slots_named and each.cause == SLOT_AWAY)]
+        away += belongings.misplaced_sums()
     return [
         *_merge("op-placement", misplaced, trace, mode),
         *_merge("gradient-placement", _gradients_elsewhere(trace), trace, mode),

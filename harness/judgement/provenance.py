@@ -148,14 +148,15 @@ class Provenance:
         """The ops whose rows are those of one part, and what they compare them with or look them up in: several parts.
 
         As a shard's queries and all keys, a shard's edges and the nodes, or a shard and the mean of the batch, which is
-        the same for many of its numbers.
+        the same for many of its numbers. So are a part and the few rows next to it that are cut out of its neighbours.
         """
         for name in found:
             op = self.wiring.by_name[name]
             sources = self.sources[name]
             if found[name] != SEVERAL or len(sources) < 2 or op.role == "gradient":
                 continue
-            of = [parts.get(source, parts.get((source[0], None), found.get(source[0]))) for source in sources[:2]]
+            yield from ((margin, name) for margin in self._margins(op, parts, found))
+            of = [_part_of(source, parts, found) for source in sources[:2]]
             one_by_one = op.type in FAMILIES["elementwise"] and len(sources) == 2
             at = ROW_OPERANDS.get(op.type)
             for rows, other in ((0, 1), (1, 0)):
@@ -163,6 +164,24 @@ class Provenance:
                     continue
                 if at == rows or (one_by_one and self._is_stretched(sources[other][0], name)):
                     yield sources[other][0], name
+
+    def _margins(self, op: Op, parts: Mapping[_Part, int], found: Family) -> Iterator[str]:
+        """What is cut out of other parts and joined to a part that has at least as many numbers as all of it."""
+        if op.type != "ConcatV2":
+            return
+        of = {source: _part_of(source, parts, found) for source in self.sources[op.name]}
+        size = {source: self.wiring.size(source[0]) or 0 for source, part in of.items() if part is not None}
+        main = max(size, key=lambda source: size[source])
+        others = [source for source in size if source != main and of[source] != of[main]]
+        few = of[main] != SEVERAL and sum(size[source] for source in others) <= size[main]
+        if few and all(size[source] and self._is_cut_from_a_part(source, parts, found) for source in others):
+            yield from (name for name, _ in others)
+
+    def _is_cut_from_a_part(self, source: tuple[str, int], parts: Mapping[_Part, int], found: Family) -> bool:
+        maker = self.wiring.by_name.get(self.base(*source)[0])
+        if maker is None or maker.type not in SLICES | SPLITS:
+            return False
+        return any(_part_of(each, parts, found) is not None for each in self.sources[maker.name])
 
     def _is_stretched(self, operand: str, name: str) -> bool:
         """Whether an op on numbers one by one uses each number of an operand several times."""
@@ -187,3 +206,8 @@ class Provenance:
                 waiting += [(reader, part) for reader, _ in readers if (op.name, reader.name) not in apart]
                 waiting += [(backward, part) for backward in self._backward.get(op.name, ())]
         return found
+
+
+def _part_of(source: tuple[str, int], parts: Mapping[_Part, int], found: Family) -> int | None:
+    """Which part a tensor is, or was made of."""
+    return parts.get(source, parts.get((source[0], None), found.get(source[0])))

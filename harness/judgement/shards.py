@@ -28,10 +28,9 @@ from harness.judgement.wiring import reached
 SHARE = 0.05
 #: The share from which on it is a finding on the host, where the program may prepare and collect its shards.
 _MOST = 0.5
-#: Ops that weigh more than others, where the shapes of none are known.
-_HEAVY = ("MatMul", "Einsum", "Conv")
 _SCALES = frozenset({"Div", "DivNoNan", "Mul", "Neg", "RealDiv"})
 _SUMS = frozenset({"Add", "AddV2"})
+_SLICES = frozenset({"Slice", "StridedSlice"})
 #: Ops that make less of what is then joined.
 _REDUCTIONS = frozenset({"All", "Any", "Max", "Min", "Prod", "Sum"})
 
@@ -58,15 +57,14 @@ class Shards:
         self.optimized = [op for op in self.ops if op.name in optimizer and op.role == "forward" and computes(op)]
         worked = [op for op in self.ops if computes(op) and op.role == "forward" and op.type not in PYTHON]
         # What cuts a part out is no work on it.
-        worked = [op for op in worked if op.type not in SLICES or self.sources(op.name)]
+        worked = [op for op in worked if op.type not in SLICES or (self.sources(op.name) and not self._is_margin(op))]
         checks = checks_of(self.wiring)
         worked = [op for op in worked if op.name not in optimizer | checks]
         # What a scope asked for says where its part was meant to be, even if its work was done elsewhere in the end.
         self._moved = [op for op in worked if self.place(op) is None and op.requested in self.devices]
         worked = [op for op in worked if self.place(op) is not None]
         floating = [op for op in worked if self._floating(op)]
-        # Integers and texts are in host memory wherever their op is, and indices anywhere: they count if nothing else
-        # is computed, and where a scope asks for them.
+        # Integers and texts, which the host has wherever their op is, count if nothing else is computed.
         self.worked = floating or worked or [op for op in self.ops if self._asked(op) and op.name not in checks]
 
     @cached_property
@@ -82,6 +80,11 @@ class Shards:
     def part(self, op: Op) -> int:
         """The part that an op works on, or SEVERAL."""
         return self.family[op.name]
+
+    def _is_margin(self, op: Op) -> bool:
+        """Whether an op cuts out of its part what only other parts read."""
+        readers = {self.family.get(each.name) for each in self.wiring.followers(op)}
+        return op.type in _SLICES and bool(readers) and readers.isdisjoint({None, SEVERAL, self.part(op)})
 
     def _ordered(self) -> list[Op]:
         """The ops that work on one part, each after those that it reads from."""
@@ -137,7 +140,7 @@ class Shards:
     def weight(self, op: Op) -> float:
         """How much an op works, by its shapes or, where they are unknown, by its type."""
         known = self.trace.work.get(op.name) if self._sized else None
-        return known or (100.0 if any(word in op.type for word in _HEAVY) else 1.0)
+        return known or (100.0 if is_product(op) else 1.0)
 
     def misplaced(self) -> Iterator[Misplaced]:
         """Work that is done on the device of another shard, on the host, or where TensorFlow puts what has no scope."""
@@ -186,9 +189,11 @@ class Shards:
         shapes: dict[str, int] = {}
         for op in self.ops:
             part = self.part(op)
+            # Parts at the edge have fewer neighbours, rows of which they are joined with.
             inputs = [
                 shapes.get(name, 0) if self.family.get(name) == part else -(name in self.family)
                 for name, _ in self.provenance.sources[op.name]
+                if op.type not in JOINS or self.family.get(name) == part
             ]
             shapes[op.name] = hash((op.type, tuple(inputs)))
         done: dict[int, dict[int, list[Op]]] = defaultdict(lambda: defaultdict(list))
@@ -346,7 +351,7 @@ class Shards:
     def excused(self, op: Op) -> bool:
         """Whether an op only weights what is then joined, or is done where its part is handed on to."""
         if op.type in _SCALES | _REDUCTIONS:
-            ends = self.ends(op, lambda reader: reader.type in _SCALES | MOVEMENT)
+            ends = list(self.ends(op, lambda reader: reader.type in _SCALES | MOVEMENT))
             if ends and all(self.family[end.name] == SEVERAL or end.role == "update" for end in ends):
                 return True
         return self.handed_on(op)
@@ -357,11 +362,11 @@ class Shards:
         ends = self.ends(
             op, lambda reader: reader.role == "forward" and (reader.device in places or reader.type in MOVEMENT)
         )
-        return bool(ends) and all(end.role == "update" for end in ends)
+        return {end.role for end in ends} == {"update"}
 
     def handed_on(self, op: Op) -> bool:
         """Whether an op meets other parts in the scope that it stands in."""
-        ends = self._ends(op, lambda reader: reader.device in (None, op.device) or reader.type in MOVEMENT)
+        ends = self.ends(op, lambda reader: reader.device in (None, op.device) or reader.type in MOVEMENT)
         meets = [self._meets(end, op) for end in islice(ends, 1)]
         return meets == [True] and all(self._meets(end, op) for end in ends)
 
@@ -381,11 +386,9 @@ class Shards:
             meets = goes_on and any(self.wiring.by_name[name].device == end.device for name in others)
         return meets or self.differ_in_width
 
-    def ends(self, op: Op, goes_on: Callable[[Op], bool]) -> list[Op]:
+    def ends(self, op: Op, goes_on: Callable[[Op], bool]) -> Iterator[Op]:
         """The forward ops, on this part or on several, with which the work that ``goes_on`` from an op ends."""
-        return list(self._ends(op, goes_on))
 
-    def _ends(self, op: Op, goes_on: Callable[[Op], bool]) -> Iterator[Op]:
         def onward(each: Op) -> list[Op]:
             readers = self.wiring.readers(each)
             return [reader for reader in readers if reader.name in self.family and reader.role != "gradient"]

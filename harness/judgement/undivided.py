@@ -31,6 +31,10 @@ _ALL_PARTS = (
     "most of the work is layers that ran on all parts of a batch on one device; run each part in the scope of a device "
     "of its own"
 )
+_AFTER = (
+    "most of the work is layers that ran on the joined results of all shards, on one device and outside of the device "
+    "scopes; run them on each shard in its scope"
+)
 #: The share of a program's work from which on layers outside of the scopes are a finding, as are those on all parts.
 _MOST = 0.5
 #: The share from which on layers in the scope of one device are a finding, which cannot be meant to prepare the rows.
@@ -55,6 +59,7 @@ def judge_undivided(account: Account, devices: Devices) -> Iterator[Misplaced]:
         (_IN_ONE_SCOPE, _read_by_shards(account, rest, families, _rows_of(account, shared), _MUCH * total)),
         (_AGAIN, _done_again(account, rest, families)),
         (_ALL_PARTS, _on_all_parts(account, len(own), _MOST * total)),
+        (_AFTER, _after_the_join(account, shared, _MOST * total)),
     ):
         ran = {account.places[op.name] for op in ops}
         if ran and ran < own:
@@ -94,6 +99,20 @@ def _done_again(account: Account, rest: Sequence[Op], families: dict[str, int]) 
     used = set(chain.from_iterable(map(account.weights_of, again)))
     enough = sum(map(account.weight, again)) >= _AS_MUCH * sum(of_shards[variable] for variable in used)
     return again if enough and len({account.places[op.name] for op in again}) == 1 else []
+
+
+def _after_the_join(account: Account, shared: Sequence[Cut], least: float) -> list[Op]:
+    """The layers in no scope on the joined results of all shards of an argument's rows, if they are most of the work.
+
+    In the scope of a device they may be a stage.
+    """
+    for cut in (cut for cut in shared if _is_given(cut) and _are_rows(account, cut)):
+        of_several = [op for op in account.work if cut.family.get(op.name) == SEVERAL and account.has_own_weights(op)]
+        ops = [op for op in of_several if op.requested is None]
+        one = len({account.places[op.name] for op in ops}) == 1
+        if one and sum(map(account.weight, ops)) > least and account.places[ops[0].name] in account.devices:
+            return ops
+    return []
 
 
 def _on_all_parts(account: Account, number: int, least: float) -> list[Op]:
@@ -140,6 +159,8 @@ def _are_rows(account: Account, cut: Cut) -> bool:
     shapes = account.trace.shapes
     known = [(tuple(shapes.get(name) or ()), port or 0) for name, port in cut.parts]
     parts = [tuple(each[port] or ()) if port < len(each) else () for each, port in known]
+    if (kind := account.trace.arguments.get(cut.whole or "")) is not None:  # its type, rank, and sizes but of its rows
+        return all((len(part), *part[1:]) == kind[1 : 1 + len(part)] for part in parts)
     whole = next(iter(shapes.get(cut.whole or "") or ()), None)
     return whole is not None and all(part and part[1:] == tuple(whole)[1:] and part[0] != whole[0] for part in parts)
 

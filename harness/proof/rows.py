@@ -100,12 +100,21 @@ class Rows(Values):
 
     def slice(self, p: Poly, axis: int, start: Any, end: Any) -> Poly:
         """The rows [start, end) along an axis. They have to exist."""
-        rank, size = len(p.shape), p.shape[axis]
+        size = p.shape[axis]
         if less(start, 0) or less(end, start) or less(size, end):
             raise ValueError(f"rows [{start}, {end}) of {size}")
         shape = replaced(p.shape, axis, end - start)
         if start == 0 and end == size:
             return p
+        # What is made of rows of rows, as by the steps of a stencil, reads the same rows in many ways.
+        key = ("rows", p.id, axis, start, end)
+        if key not in self.done:
+            self.done[key] = self._sliced(p, axis, start, end, shape)
+        found: Poly = self.done[key]
+        return found
+
+    def _sliced(self, p: Poly, axis: int, start: Any, end: Any, shape: Sequence[Any]) -> Poly:
+        rank, size = len(shape), p.shape[axis]
         small = p.dtype in ("int32", "int64") and rank == 1 and not isinstance(size, Size) and size <= 16
         if small and (value := self.value(p)) is not None:
             return self.numbers(value[start:end], p.dtype)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from harness.advice.record import BASELINE, HEAD, Advice, Way, milliseconds, short_size
+from harness.advice.record import BASELINE, Advice, Way, milliseconds, short_size
 from harness.plural import plural
 from harness.report.printable import one_line, shortened
 from harness.report.quantities import duration
@@ -24,7 +24,7 @@ def print_advice(console: Console, advice: Advice) -> None:
     rows = "" if advice.rows is None else f", {plural(advice.rows, 'row')}"
     print_line(console, "")
     print_line(console, f"{advice.target}: {advice.step}{rows}, on {advice.spec}")
-    head = [f"predicted\n{name}" if advice.cards and name in ("step", "speedup") else name for name in HEAD]
+    head = [each.replace(" ", "\n") for each in advice.head]
     table = make_table(head, map(_folded_cells, advice.ways), right=(head[2], "lines"))
     table.padding = (0, 1, 0, 0)
     console.print(table)

@@ -114,6 +114,8 @@ def test_a_batch_that_cannot_be_split_says_so_of_each_way(folder: Path) -> None:
 
 
 def test_times_on_named_cards_are_predicted_of_ways_that_are_verified(folder: Path) -> None:
+    # The devices of the project are not those of the cards.
+    (folder / "pyproject.toml").write_text('[tool.harness]\ndevices = "cpu:4"\n')
     options = ("--for", "h100-sxm:2", "--memory-per-device", "1 MiB", "--json")
     done = run(folder, "advise", "train.py:rows", *options)
     assert done.returncode == 0, done.stderr

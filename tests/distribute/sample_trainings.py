@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from harness.distribute import Training
+from harness.distribute.training import Data
 from harness.faults.trainings import (
     FEATURES,
     OUTPUTS,
@@ -60,6 +61,24 @@ def data(seed: int = 0) -> tuple[Any, Any]:
     random = np.random.default_rng(seed)
     x = random.normal(size=(ROWS, FEATURES)).astype(np.float32)
     return x, random.normal(size=(ROWS, OUTPUTS)).astype(np.float32)
+
+
+def images() -> Data:
+    """A batch of 64 images of 24 by 24."""
+    random = np.random.default_rng(0)
+    return Data(random.standard_normal((64, 24, 24, 3), "float32"), random.integers(0, 10, 64), 64)
+
+
+def sums_over_images() -> Training:
+    """A gradient that adds up 25,600 numbers: replicas add them up in another order, and round otherwise."""
+    import keras
+
+    keras.utils.set_random_seed(0)
+    layers = [keras.layers.Conv2D(32, 3, activation="relu") for _ in range(2)]
+    model = keras.Sequential(
+        [keras.Input((24, 24, 3)), *layers, keras.layers.GlobalAveragePooling2D(), keras.layers.Dense(10)]
+    )
+    return Training(model, keras.losses.SparseCategoricalCrossentropy(from_logits=True), keras.optimizers.SGD(0.1))
 
 
 def named_metrics() -> Training:

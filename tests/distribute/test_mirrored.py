@@ -43,6 +43,7 @@ CLEAN = {
     "added_mean": CUSTOM,
     "hardly_clipped": CUSTOM,
     "normalised_together": BOTH,
+    "sums_over_images": CUSTOM,
     "applied_once": CUSTOM,
     "reads_its_part": CUSTOM,
 }
@@ -64,7 +65,8 @@ def judge_all(spec: str) -> None:
     for name, loops in {**{name: loops for name, (loops, _) in FAULTS.items()}, **CLEAN, "dropped_out": CUSTOM}.items():
         # Two whole batches, and for the trainings that read data by TensorFlow one of six rows.
         steps = 2 if name.startswith("reads") else 3
-        asked = Experiment(getattr(sample_trainings, name), name, Data(x, y, 8), steps, loops)
+        data = sample_trainings.images() if name == "sums_over_images" else Data(x, y, 8)
+        asked = Experiment(getattr(sample_trainings, name), name, data, steps, loops)
         found = examine("mirrored", devices, asked)
         results[name] = {"text": str(found), "verdict": found.verdict.value, "reason": found.reason}
         results[name]["findings"] = plain(found.findings)

@@ -10,7 +10,7 @@ import pytest
 
 from harness.devices.device import Device, Devices
 from harness.distribute.causes import find_causes
-from harness.distribute.compare import compare
+from harness.distribute.compare import compare, is_rounded_otherwise
 from harness.distribute.equivalence import CollectiveCount, conclude
 from harness.distribute.facts import Facts
 from harness.distribute.history import History
@@ -196,3 +196,21 @@ def test_what_differs_from_an_earlier_step_on_is_reported_first() -> None:
     single = run(0.0)
     found = list(compare(run(0.05), single, [single], 1e-7).findings("custom loop"))
     assert [finding.where for finding in found] == ["weight w, step 0", "loss, step 1"]
+
+
+@pytest.mark.parametrize(("off", "same"), [(1e-5, True), (1e-2, False)])
+def test_what_depends_on_the_order_of_rows_is_not_taken_for_rounding(off: float, same: bool) -> None:
+    def run(weight: float) -> History:
+        values: dict[str, dict[str, Any]] = {kind: {} for kind in ("loss", "metric", "gradient", "slot")}
+        values["weight"] = {"w": np.array([[1.0, 2.0 + weight]])}
+        return History("custom loop", 2, NAMES[:2], values, (1,), (0.1,))
+
+    assert is_rounded_otherwise(run(off), run(0.0)) == same
+
+
+def test_rows_in_another_order_stay_in_their_batches() -> None:
+    data = Data(np.arange(7), 10 * np.arange(7), 3)
+    again = data.reordered(np.random.default_rng(0))
+    assert (again.y == 10 * again.x).all()
+    assert [sorted(again.batch(step)[0]) for step in range(3)] == [[0, 1, 2], [3, 4, 5], [6]]
+    assert list(again.x) != list(data.x)

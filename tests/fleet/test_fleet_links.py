@@ -390,10 +390,3 @@ def test_a_run_that_was_killed_keeps_what_it_measured(tmp_path: Path) -> None:
     verdict = judge_links(run.exchanges, reports, {}, Judging()).verdict
     assert (verdict.asked, verdict.measured, verdict.exit_code) == (3, 0, ExitCode.UNKNOWN)
     assert verdict.unmeasured == (("a member has not reported", 3),)
-
-
-def test_fewer_than_two_machines_have_no_links(tmp_path: Path) -> None:
-    made = network(0, 1)
-    with pytest.raises(UsageError, match=r"1 machine ready of 2 \(away: not idle: allocated\)"):
-        start(Network(made, True), LinkOptions(), Store(tmp_path / "store"), NOW)
-    assert not (tmp_path / "store").exists(), "nothing half done"

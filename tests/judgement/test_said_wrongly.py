@@ -209,3 +209,34 @@ def test_a_gradient_that_is_too_large_is_not_said_to_be_an_update_for_each_shard
         in found.reason
     ), found
     assert verify(step(8.0), reference, inputs, devices=devices, variables=[weights]).verdict is Verdict.PASS
+
+
+@_ON_CPUS
+@pytest.mark.parametrize("wrong", [True, False])
+def test_positions_that_a_gradient_counts_in_its_shard_lack_no_offset(wrong: bool, devices: Devices) -> None:
+    weights = tf.Variable(sample(5, 3))
+
+    def gradient(x: Any, actions: Any, gains: Any) -> Any:
+        with tf.GradientTape() as tape:
+            chosen = tf.gather(tf.nn.log_softmax(tf.matmul(x, weights)), actions, batch_dims=1)
+            loss = -tf.reduce_mean(gains * chosen)
+        return tape.gradient(loss, weights)
+
+    def centred(gains: Any) -> Any:
+        return gains - tf.reduce_mean(gains)
+
+    def parallel(x: Any, actions: Any, gains: Any) -> Any:
+        def work(_: int, own: Any, chosen: Any, gained: Any) -> Any:
+            return gradient(own, chosen, centred(gained) if wrong else gained)
+
+        gains = gains if wrong else centred(gains)
+        return tf.add_n(on_each(devices, work, x, actions, gains)) / len(devices)
+
+    def reference(x: Any, actions: Any, gains: Any) -> Any:
+        return gradient(x, actions, centred(gains))
+
+    actions = np.arange(16, dtype="int32") % 3
+    inputs = {"x": sample(16, 5), "actions": actions, "gains": sample(16, 1)[:, 0]}
+    found = verify(parallel, reference, inputs, devices=devices, gradients=False, modes=("eager",))
+    assert found.verdict is (Verdict.FAIL if wrong else Verdict.PASS), found
+    assert "offset" not in str(found), found

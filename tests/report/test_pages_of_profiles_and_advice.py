@@ -61,3 +61,6 @@ def test_the_page_of_an_advice_has_the_recommendation_the_speedups_and_the_scrip
     assert "never" not in page.text
     assert "INTERRUPTED" not in page.text
     assert "INTERRUPTED" in Page(advice_page(replace(advice, complete=False))).text
+    assert "redicted" not in page.text
+    predicted = Page(advice_page(replace(advice, cards="2 H100 SXM"))).text
+    assert all(each in predicted for each in ("Predicted speedup of each way", "predicted step", "predicted speedup"))

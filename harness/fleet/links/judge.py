@@ -1,9 +1,10 @@
 """Which link, machine or rack do bad exchanges have in common? Nothing is accused on one exchange alone.
 
-A machine is accused if it died, or if two thirds of its exchanges are bad, with partners of which none is in
-all of them; a rack, if so many of those that leave it or touch it are, of three machines and more; a link, if every
-repetition was bad too, and both of its ends do well elsewhere. What the exchanges cannot tell apart is named together.
-Times vary, so whatever is called slow must also be unlikely by the share of the other exchanges that are slow.
+- A machine is accused if it died, or if two thirds of its exchanges are bad, also without its most frequent partner.
+- A rack is accused if two thirds of the exchanges that touch or leave it are bad, at three of its machines or more.
+- A link is accused if every repetition was bad too, and both of its ends do well elsewhere.
+
+What they cannot tell apart is named together. Whatever is slow must also be unlikely by the share of others that are.
 """
 
 from __future__ import annotations
@@ -323,9 +324,8 @@ def _candidates(
     for rack in sorted({rack for each in left for rack in each.racks}):
         inside = {name for name, where in racks.items() if where == rack}
         for only_crossing in (False, True):
-            own = [
-                each for each in about if inside & {*each.members} and not (only_crossing and inside >= {*each.members})
-            ]
+            touching = [each for each in about if inside & {*each.members}]
+            own = [each for each in touching if not (only_crossing and inside >= {*each.members})]
             bad = [each for each in own if each.is_bad and each.blamed & inside]
             having = {name for each in bad for name in each.blamed & inside}
             among = {name for each in own for name in inside & {*each.members}}

@@ -38,6 +38,9 @@ COMMAND = ("fleet", "exchange")
 _STAGES = 2
 #: What engine and shell take, beyond the plan's own limits.
 _GRACE_S = 60.0
+#: The plan is an argument of a shell's command, which Linux limits to 128 KiB (MAX_ARG_STRLEN) with all that is around.
+_LONGEST_PLAN = 120_000
+_LAST_PORT = 65_535
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +57,10 @@ class LinkOptions:
 
 
 def start(engine: Engine, options: LinkOptions, store: Store, now: datetime) -> tuple[Path, LinkRun]:
-    """Ask the engine for its machines, and make the folder of a new run. Raise UsageError for fewer than two."""
+    """Ask the engine for its machines, and make the folder of a new run.
+
+    Raise UsageError for fewer than two machines, and for more than there are ports or a command can name.
+    """
     found = engine.machines()
     ready = [each.name for each in found if not each.why_not]
     left = tuple(Lost(each.name, each.why_not) for each in found if each.why_not)
@@ -62,8 +68,19 @@ def start(engine: Engine, options: LinkOptions, store: Store, now: datetime) -> 
         why = f" ({'; '.join(f'{each.machine}: {each.why}' for each in left[:5])})" if left else ""
         raise UsageError(f"{plural(len(ready), 'machine')} ready of {len(found)}{why}; links are between two or more")
     exchanges = schedule(ready, options.rounds, options.ring)
+    asked = tuple(each.name for each in found)
+    if options.port + len(asked) - 1 > _LAST_PORT:
+        most = _LAST_PORT - len(asked) + 1
+        raise UsageError(
+            f"--port {options.port}: {plural(len(asked), 'machine')} need one each; accepted: up to {most}"
+        )
+    if len(_plan(engine, options, asked, dict(enumerate(exchanges))).packed()) > _LONGEST_PLAN:
+        raise UsageError(
+            f"{plural(len(ready), 'machine')}: their exchanges do not fit into a command; give fewer --rounds, or "
+            "fewer machines, such as a few racks at a time"
+        )
     folder = new_folder(store, now, LINKS)
-    run = LinkRun(now.isoformat(timespec="seconds"), engine.name, tuple(each.name for each in found), exchanges, left)
+    run = LinkRun(now.isoformat(timespec="seconds"), engine.name, asked, exchanges, left)
     save_json(run, folder, LINKS_FILE)
     return folder, run
 
@@ -96,12 +113,8 @@ def _stage(
     own = dict(list(enumerate(run.exchanges))[begin:])
     first = min(each.round for each in own.values())
     exchanges = {number: replace(each, round=each.round - first) for number, each in own.items()}
-    members = {name for each in own.values() for name in each.members}
-    names = [name for name in run.asked if name in members]
-    addresses = engine.addresses(names)
-    ports = {name: options.port + number for number, name in enumerate(run.asked)}
-    nodes = {name: (addresses[name], ports[name]) for name in names}
-    plan = LinkPlan(secrets.token_hex(8), nodes, exchanges, options.sizes_bytes, options.start_s, options.limit_s)
+    plan = _plan(engine, options, run.asked, exchanges)
+    names = list(plan.nodes)
     finished = f"finished-{stage}.json"
     work = MachineRun(
         ("--finished", finished, plan.packed()), folder, plan.longest_s + _GRACE_S, len(names), COMMAND, finished
@@ -109,6 +122,14 @@ def _stage(
     with contextlib.closing(engine.run(names, work)) as results:
         for done in results:
             yield done.machine, _kept(done, folder, run.exchanges, exchanges)
+
+
+def _plan(engine: Engine, options: LinkOptions, asked: Sequence[str], exchanges: dict[int, Exchange]) -> LinkPlan:
+    members = {name for each in exchanges.values() for name in each.members}
+    ports = {name: options.port + number for number, name in enumerate(asked) if name in members}
+    addresses = engine.addresses(list(ports))
+    nodes = {name: (addresses[name], port) for name, port in ports.items()}
+    return LinkPlan(secrets.token_hex(8), nodes, exchanges, options.sizes_bytes, options.start_s, options.limit_s)
 
 
 def _kept(done: Done, folder: Path, everything: tuple[Exchange, ...], own: dict[int, Exchange]) -> str:

@@ -11,6 +11,7 @@ import numpy as np
 from harness.judgement.diagnosis.leaves import handle_of
 from harness.judgement.diagnosis.lockstep import beside_operands
 from harness.judgement.diagnosis.lookup import Rows, whole_and_rows
+from harness.judgement.diagnosis.neighbours import is_counted_by_gradient
 from harness.judgement.diagnosis.recorded import GIVEN, MOVES, TABLES, Step, equal, is_common, named, writes_to
 from harness.judgement.diagnosis.replays import run_again
 from harness.judgement.diagnosis.wording import attribute_text, constant_text, constant_texts, rows_text
@@ -285,7 +286,8 @@ def mispaired(search: Search, step: Step) -> str:
     if step.kind in MOVES or any(word in step.kind for word in _PRODUCTS):
         return ""
     right = search.rows_of_device(step)
-    read = [(name, search.rows[name]) for name in step.inputs if name in search.rows and not _by_chance(search, name)]
+    known = [name for name in step.inputs if name in search.rows and not is_counted_by_gradient(search, name)]
+    read = [(name, search.rows[name]) for name in known if not _by_chance(search, name)]
     # Those that belong on the device first.
     read.sort(key=lambda each: (each[1].numbers != right, each[1].numbers))
     for (mine, rows), (theirs, others) in pairwise(read):

@@ -156,6 +156,8 @@ def counted_anew(search: Search, step: Step, other: Step | None) -> str:
     for number in range(len(step.inputs)):
         if other is not None and "Segment" in step.kind and _has_fewer_rows(step, other):
             continue  # the rows of its result are numbered in it
+        if is_counted_by_gradient(search, step.inputs[number]):
+            continue
         parts = [search.read(each, number) for each in group]
         known = [part for part in parts if part is not None and part.ndim and _are_whole(part)]
         for theirs in other.inputs if other is not None and len(known) == len(parts) else ():
@@ -168,6 +170,12 @@ def counted_anew(search: Search, step: Step, other: Step | None) -> str:
                 than = f"{abs(off[at])} {'less' if off[at] > 0 else 'more'} than the reference's"
                 return f"the numbers that it reads{made} lack the shard's offset: in shard {at} they are {than}"
     return ""
+
+
+def is_counted_by_gradient(search: Search, name: int) -> bool:
+    """Whether a gradient counts rows itself: those of its own shard, as what it works on are its own."""
+    maker = search.maker.get(name)
+    return maker is not None and bool(maker.gradient_of) and name not in search.from_data
 
 
 def _has_fewer_rows(step: Step, other: Step) -> bool:

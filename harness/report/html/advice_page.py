@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from harness.advice.record import BASELINE, HEAD, Advice, Way
+from harness.advice.record import BASELINE, Advice, Way
 from harness.report.advice import said
 from harness.report.html.charts.drawing import INK, MUTED, SERIES, Chart, draw
 from harness.report.html.environment import render
@@ -23,14 +23,14 @@ def advice_page(advice: Advice) -> str:
     return render(
         "advice.html.j2",
         advice=advice,
-        chart=_speedups(timed) if timed else None,
-        ways=table("Ways that were tried", HEAD, rows, (2, 3, 5)),
+        chart=_speedups(timed, bool(advice.cards)) if timed else None,
+        ways=table("Ways that were tried", advice.head, rows, (2, 3, 5)),
         found=[(way.name, text) for way in advice.ways if (text := said(way))],
         scripts=[way for way in advice.ways if way.code and way.is_right and way.name != BASELINE],
     )
 
 
-def _speedups(timed: list[Way]) -> Chart:
+def _speedups(timed: list[Way], predicted: bool) -> Chart:
     values = [(way.speedup.value, way.speedup.lower, way.speedup.upper) for way in timed if way.speedup is not None]
 
     def paint(axes: Axes) -> None:
@@ -43,11 +43,17 @@ def _speedups(timed: list[Way]) -> Chart:
         axes.set_yticks(places, [way.name for way in timed])
         axes.set_ylim(len(timed) - 0.5, -0.5)
         axes.set_xlim(left=0.0)
-        axes.set_xlabel("speedup over one device, with its 95 % interval", color=MUTED)
+        label = (
+            "predicted speedup over one device, with its interval"
+            if predicted
+            else "speedup over one device, with its 95 % interval"
+        )
+        axes.set_xlabel(label, color=MUTED)
 
     texts = [
         f"{way.name}: {value:.2f} ({lower:.2f} to {upper:.2f})"
         for way, (value, lower, upper) in zip(timed, values, strict=True)
     ]
     size = (_WIDTH_INCHES, 0.9 + _ROW_INCHES * len(timed))
-    return draw("speedups", "Speedup of each way", "; ".join(texts), size, paint)
+    title = "Predicted speedup of each way" if predicted else "Speedup of each way"
+    return draw("speedups", title, "; ".join(texts), size, paint)
