@@ -24,7 +24,7 @@ from harness.judgement.oracle import ask_oracle
 from harness.judgement.origins import with_origins
 from harness.judgement.outside import judge_python_layers
 from harness.judgement.patterns import judge_pattern
-from harness.judgement.placement import hint_of_sharing, judge_placement, judge_sharing, judge_variables
+from harness.judgement.placement import hint_of_sharing, judge_placement, judge_sharing, judge_updates, judge_variables
 from harness.judgement.runs import (
     PROJECTION_SCOPE,
     Mode,
@@ -197,6 +197,7 @@ class Examination:
         )
         if self.pattern is not None:
             self.judged.findings.extend(judge_pattern(evidence, self.devices, self.pattern, mode))
+            self.judged.findings.extend(judge_updates(evidence, self.devices, mode))
 
     def _traced(self, mode: Mode, snapshot: Snapshot, used: set[int]) -> tuple[Trace, Result] | None:
         raised: list[Exception] = []
