@@ -26,6 +26,7 @@ VARIABLE_AWAY = (
     "a variable is not on the only device that computes with it, and is copied there in every call; create it in the "
     "scope of that device"
 )
+OR_THE_WORK = ", or compute with it in the scope of its own"
 SLOT_AWAY = (
     "what a variable is updated with, such as its momentum, is not on the variable's device, and is copied there in "
     "every call; create it in the scope of that device"
@@ -172,7 +173,8 @@ class Belongings:
                 continue
             chosen = self.homes[variable] in self.devices - {self.first, self.host}
             if chosen or placed or variable in self._copies:
-                yield Misplaced(op, away[variable], SLOT_AWAY if variable in self._slots else VARIABLE_AWAY)
+                cause = SLOT_AWAY if variable in self._slots else VARIABLE_AWAY + OR_THE_WORK * chosen
+                yield Misplaced(op, away[variable], cause)
 
     def misplaced_sums(self) -> Iterator[Misplaced]:
         """The additions to variables, one of each device, that are all on one of the devices."""
@@ -240,38 +242,45 @@ class Belongings:
         """What a scope puts elsewhere than the variables' only user, of what only leads to their update.
 
         Gradients that were made elsewhere are another finding. So what is no optimizer's is one only if all that it is
-        made of is where the variables are: then it is sent away and comes back.
+        made of is where the variables are, and one device does it: what several do for a variable is shared out.
         """
+        lines = self.account.trace.places
+        places: dict[tuple[object, ...], set[DeviceName | None]] = defaultdict(set)
         for op in self.wiring.ops:
-            home, owned = self._updates.get(op.name, (None, False))
+            if op.name in self._updates:
+                places[op.type, lines.get(op.name), self._updates[op.name][0]].add(op.device)
+        for op in self.wiring.ops:
+            home, owned = self._updates.get(op.name, (None, frozenset()))
             if not owned or home not in self.devices or op.device in (None, home) or not computes(op):
                 continue
             if op.requested is None or op.device not in self.devices:
                 continue  # the caller's, in no scope, or in one of the host
             gradients = self._gradients_of(op)
             of_optimizer = op.name in self.account.optimizer and (not gradients or home in gradients)
-            if of_optimizer or (op.role == "forward" and self._made_of[op.name] == {home}):
+            known = not owned.isdisjoint(self.owners.keys() | self._slots.keys())
+            sent = known and op.role == "forward" and self._made_of[op.name] == {home}
+            if of_optimizer or (sent and len(places[op.type, lines.get(op.name), home]) == 1):
                 alone = home in self.owners.values()
                 yield Misplaced(op, home, UPDATE_AWAY if alone else SLOT_UPDATE_AWAY)
 
     @cached_property
-    def _updates(self) -> dict[str, tuple[DeviceName | None, bool]]:
-        """Of each op that leads to updates: where the updated variables are, if on one device, and whether any of them
-        is more than a number, and computed with there alone."""
-        found: dict[str, tuple[DeviceName | None, bool]] = {}
-        owned: dict[int, bool] = {}
+    def _updates(self) -> dict[str, tuple[DeviceName | None, frozenset[int]]]:
+        """Of each op that leads to updates: where the updated variables are, if on one device, and those of them that
+        are more than a number, and computed with there alone."""
+        found: dict[str, tuple[DeviceName | None, frozenset[int]]] = {}
+        owned: dict[int, frozenset[int]] = {}
         for op in reversed(self.wiring.ops):
             if op.role == "update":
                 for variable in self.variables.get(op.name, ())[:1]:
-                    home = self.homes.get(variable)
-                    if variable not in owned:
-                        known = home is not None and self._is_owned(variable, home)
-                        owned[variable] = known and self._is_large(variable)
-                    found[op.name] = home, owned[variable]
+                    if (home := self.homes.get(variable)) is not None and variable not in owned:
+                        known = self._is_owned(variable, home) and self._is_large(variable)
+                        owned[variable] = frozenset({variable} if known else ())
+                    found[op.name] = home, owned.get(variable, frozenset())
             elif op.name in self._leads_to_updates or op.name in self.account.optimizer:
                 ends = {found[reader.name] for reader in self.wiring.readers(op) if reader.name in found}
                 homes = {home for home, _ in ends}
-                found[op.name] = homes.pop() if len(homes) == 1 else None, any(of_one for _, of_one in ends)
+                own = frozenset[int]().union(*(each for _, each in ends)) if len(homes) == 1 else frozenset[int]()
+                found[op.name] = homes.pop() if len(homes) == 1 else None, own
         return found
 
     @cached_property
@@ -330,10 +339,7 @@ class Belongings:
         return {maker.device for maker in makers if maker is not None and maker.role == "gradient" and maker.device}
 
     def misplaced_terms(self) -> Iterator[Misplaced]:
-        """What is computed of the variables of each device alone, such as a penalty, all of it on one device.
-
-        And for these devices: what a server makes of the variables of all clients stays there.
-        """
+        """What one device computes of the variables of each device alone, such as a penalty, and sends back to it."""
         homes: dict[str, set[DeviceName | None]] = {}
         for op in self.wiring.ops:
             makers = self.wiring.makers(op)

@@ -195,3 +195,27 @@ def test_the_blocks_of_a_product_may_be_anywhere(columns: int, devices: Devices)
     inputs = {"a": sample(16, _UNITS), "b": sample(_UNITS, 16, seed=1)}
     found = harness.verify(parallel, tf.matmul, inputs, devices=devices, gradients=False)
     assert found.passed, found
+
+
+def test_what_several_devices_do_for_the_update_of_one_variable_is_shared_out(devices: Devices) -> None:
+    """As members of a population do, whose weights are one variable and noise."""
+    weights, rows = tf.Variable(sample(_UNITS, _UNITS) / 6.0), tf.constant(sample(8, _UNITS, seed=1))
+
+    def gained(noise: Any) -> Any:
+        return tf.reduce_mean(tf.tanh(rows @ (weights + noise)) @ (weights - noise)) * noise
+
+    def parallel(noises: Any) -> Any:
+        found = []
+        for device, noise in zip([*devices, *devices], tf.unstack(noises), strict=True):
+            with tf.device(device.name):
+                found.append(gained(noise))
+        weights.assign_add(0.05 * tf.add_n(found))
+        return tf.reduce_sum(weights)
+
+    def reference(noises: Any) -> Any:
+        weights.assign_add(0.05 * tf.add_n([gained(noise) for noise in tf.unstack(noises)]))
+        return tf.reduce_sum(weights)
+
+    inputs = {"noises": sample(2 * len(devices), _UNITS, _UNITS, seed=2)}
+    found = harness.verify(parallel, reference, inputs, devices=devices, variables=[weights], gradients=False)
+    assert found.passed, found
