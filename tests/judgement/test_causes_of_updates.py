@@ -158,11 +158,11 @@ def _counted(devices: Devices, count: int, times: int) -> tuple[Verification, in
 
 def test_many_variables_that_are_updated_twice_are_named_after_as_few_runs_as_two(devices: Devices) -> None:
     found, runs = _counted(devices, 2, 2)
-    assert (
-        "variable steps0 and variable steps1 are updated 2 times instead of once; the other" in found.reason.lower()
-    ), found
+    assert "variable steps0 and variable steps1 are updated twice instead of once; the other" in found.reason.lower(), (
+        found
+    )
     many, runs_of_many = _counted(devices, 12, 2)
-    assert "are updated 2 times instead of once" in many.reason, many
+    assert "are updated twice instead of once" in many.reason, many
     assert runs_of_many == runs
     assert not [finding for finding in _counted(devices, 2, 1)[0].findings if finding.kind == "value"]
 
