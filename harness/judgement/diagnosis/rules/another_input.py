@@ -127,4 +127,4 @@ def _one_shard(count: int) -> list[dict[int, int]]:
     return [{shard: source} for shard in range(count) for source in range(count) if shard != source]
 
 
-RULE = Rule("C409", "another-input", "another value of one input: an output, or rows of another shard", _claims)
+RULE = Rule("C409", "another-input", "an output as an input, or rows of an input that belong to another shard", _claims)
