@@ -313,3 +313,27 @@ def test_a_write_that_is_missing_is_named_by_the_references_line(devices: Device
             r"\(tests/judgement/test_causes_of_updates\.py:\d+\) is missing",
             found.reason,
         ), found
+
+
+@pytest.mark.parametrize("updates", [True, False], ids=["updated", "not updated"])
+def test_what_is_computed_from_a_variable_that_is_not_updated_follows_from_it(devices: Devices, updates: bool) -> None:
+    total = tf.Variable(X[0], name="total")
+
+    def parallel(x: Any) -> Any:
+        if updates:
+            total.assign_add(tf.reduce_mean(x, axis=0))
+        parts = []
+        for device, part in zip(devices, tf.split(x, len(devices)), strict=True):
+            with tf.device(device.name):
+                parts.append(tf.tanh(part) * total)
+        return tf.concat(parts, axis=0)
+
+    def reference(x: Any) -> Any:
+        total.assign_add(tf.reduce_mean(x, axis=0))
+        return tf.tanh(x) * total
+
+    found = verify(parallel, reference, {"x": X}, devices=devices, variables=[total], gradients=False)
+    assert found.passed is updates, found
+    if not updates:
+        assert found.reason.startswith("Variable total is not updated: the program never writes to it"), found
+        assert {finding.cause for finding in found.findings} == {"C204"}, found
