@@ -13,9 +13,10 @@ from harness.judgement.diagnosis.layout import Layout, partitions
 from harness.judgement.diagnosis.leaves import explains, place_of
 from harness.judgement.diagnosis.question import Cause, Question
 from harness.judgement.diagnosis.rule import Rule
-from harness.judgement.diagnosis.rules.term_per_shard import once_per_shard
+from harness.judgement.diagnosis.terms import once_per_shard
 from harness.judgement.diagnosis.writing import AVERAGED, Applied, applied_by, scaled
 from harness.judgement.runs import Result
+from harness.lazy import tf
 
 _DENSE = (
     "the optimizer gets dense gradients; the reference's optimizer gets IndexedSlices with the same sums, and applies "
@@ -27,8 +28,6 @@ _ALIKE = "make both programs pass dense gradients to the optimizer, or both Inde
 def _claims(question: Question) -> Iterator[Cause]:
     if not (states := question.wrong_states):
         return
-    import tensorflow as tf
-
     for layout in partitions(question):
         gathered = _gathered(question, layout)
         if not gathered:
@@ -114,8 +113,6 @@ def _added_up(question: Question, layout: Layout, gathered: Sequence[Applied], t
 
 
 def _differences(some: Sequence[Any], others: Sequence[Any]) -> list[Any]:
-    import tensorflow as tf
-
     return [tf.convert_to_tensor(a) - tf.convert_to_tensor(b) for a, b in zip(some, others, strict=True)]
 
 
@@ -132,15 +129,11 @@ def _gathered(question: Question, layout: Layout) -> list[Applied]:
 
 def _equal(one: Sequence[Any], other: Sequence[Any]) -> bool:
     """Whether gradients are the same but for their rounding errors."""
-    import tensorflow as tf
-
     pairs = [[tf.convert_to_tensor(each).numpy() for each in pair] for pair in zip(one, other, strict=True)]
     return all(np.allclose(a, b, rtol=1e-4, atol=1e-5 * float(np.max(np.abs(b), initial=0.0))) for a, b in pairs)
 
 
 def _joined(gathered: Sequence[Applied], join: Join, sizes: Sequence[int]) -> Applied | None:
-    import tensorflow as tf
-
     optimizer, _, variables = gathered[0]
     grads = []
     for parts in zip(*(grads for _, grads, _ in gathered), strict=True):
