@@ -52,7 +52,7 @@ def _claims(question: Question) -> Iterator[Cause]:
                 Join("mean"),
                 "the shards' gradients have equal weight although the shards differ in size"
                 if len(set(layout.sizes)) > 1
-                else _averaged(question, layout),
+                else _not_that_of_the_batch(question, layout, "average", "averaged"),
             ),
             *((Join("only", number), f"the update uses shard {number} alone") for number in range(count)),
             *(
@@ -75,16 +75,16 @@ def _claims(question: Question) -> Iterator[Cause]:
                     return
 
 
-def _averaged(question: Question, layout: Layout) -> str:
-    """Why the mean of the shards' gradients is not the gradient for the batch."""
+def _not_that_of_the_batch(question: Question, layout: Layout, joined: str, how: str) -> str:
+    """Why the mean or the sum of the shards' gradients is not the gradient for the batch."""
     outputs = [leaf for leaf in question.wrong if leaf.part == "outputs"]
     if any(leaf.expected is not None and not leaf.expected.ndim for leaf in outputs):
         # Clipping a gradient changes no loss.
         return (
-            f"the average over the {len(layout.sizes)} shards is not the result of the batch: a row's result depends "
+            f"the {joined} over the {len(layout.sizes)} shards is not the result of the batch: a row's result depends "
             "on the other rows of its shard, as where rows are normalised by the shard's own statistics"
         )
-    return "each shard's gradients are clipped or changed in another nonlinear way before they are averaged"
+    return f"each shard's gradients are clipped or changed in another nonlinear way before they are {how}"
 
 
 def _added_up(question: Question, layout: Layout, gathered: Sequence[Applied], total: Sequence[Any]) -> str:
@@ -109,7 +109,7 @@ def _added_up(question: Question, layout: Layout, gathered: Sequence[Applied], t
     more, wanted = _differences(joined[1], gathered[0][1]), _differences(total, own[0][1])
     if _equal(more, [each / (count - 1) for each in wanted]):
         return f"a term that depends on variables alone, such as a regulariser, is {once_per_shard(count)[1]}"
-    return "each shard's gradients are clipped or changed in another nonlinear way before they are added up"
+    return _not_that_of_the_batch(question, layout, "sum", "added up")
 
 
 def _differences(some: Sequence[Any], others: Sequence[Any]) -> list[Any]:
