@@ -199,6 +199,30 @@ def test_slurm_gets_a_job_for_each_idle_node_and_a_node_that_dies_is_a_result(sl
     assert judge_store(store, Policy(), NOW).counts.asked == 3
 
 
+def test_a_job_that_slurm_does_not_end_is_a_result_and_so_is_what_a_job_says_last(
+    slurm: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("harness.fleet.engines.slurm._GRACE_S", 0.0)
+    script(slurm / "squeue", "#!/bin/sh\necho '11|COMPLETING'\n")
+    engine = SlurmEngine(wait_s=0.0)
+    (hung,) = engine.run(["n1"], MachineRun((), slurm / "a", 0.0))
+    assert hung.why == "no result within 0 s; its job 11 is COMPLETING still"
+    assert (slurm / "cancelled").read_text(encoding="utf-8") == "11\n"
+    script(slurm / "squeue", "#!/bin/sh\n")
+    (slurm / "b" / "n2").mkdir(parents=True)
+    for said, why in (
+        ("harness: error: no space\nbye\n", "no space"),
+        ("slurmstepd: error: *** JOB 12 CANCELLED ***\n", "*** JOB 12 CANCELLED ***"),
+        ("hello\n", "see slurm.log"),
+    ):
+        (slurm / "b" / "n2" / "slurm.log").write_text("x" * 100_000 + "\n" + said, encoding="utf-8")
+        (lost,) = engine.run(["n2"], MachineRun((), slurm / "b", 60.0))
+        assert lost.why == f"no record; its job 12 ended: NODE_FAIL; {why}"
+    script(slurm / "scontrol", "#!/bin/sh\necho 'JobState=FAILED ExitCode=124:0'\n")
+    (late,) = engine.run(["n2"], MachineRun((), slurm / "b", 60.0))
+    assert late.why == "no result within 60 s"
+
+
 def test_jobs_that_do_not_start_are_cancelled_and_so_is_everything_at_the_end(slurm: Path) -> None:
     script(slurm / "squeue", "#!/bin/sh\necho '11|PENDING'; echo '12|PENDING'\n")
     engine = SlurmEngine(nodes=["n1", "n2"], wait_s=0.0)
