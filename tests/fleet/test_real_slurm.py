@@ -30,12 +30,8 @@ from harness.fleet.engines.slurm import SlurmEngine
 from harness.fleet.engines.slurm_nodes import Slurm
 from harness.fleet.fleet import judge_store
 from harness.fleet.index import load
-from harness.fleet.links.run import (
-    LinkOptions,
-    carry_out as carry_out_links,
-    newest_verdict,
-    start as start_links,
-)
+from harness.fleet.links.newest import newest_verdict
+from harness.fleet.links.run import LinkOptions, carry_out as carry_out_links, start as start_links
 from harness.fleet.links.verdict import Scope
 from harness.fleet.plan import make_plan
 from harness.fleet.policy import Judging, Planning, Policy
@@ -179,7 +175,8 @@ def test_a_broken_node_is_found_drained_and_comes_back_when_a_run_proves_it(slur
     _run("scontrol", "update", "NodeName=n3", "State=DRAIN", "Reason=fan, bob")
 
     def checked() -> dict[str, str]:
-        folder, run = start(engine, (), store, datetime.now(timezone.utc))
+        files, run = start(engine, (), store, datetime.now(timezone.utc))
+        folder = files.folder
         outcomes = (*run.outcomes, *carry_out(engine, MachineRun((), folder, _LIMIT_S), run))
         return {each.machine: each.why for each in outcomes}
 

@@ -23,6 +23,7 @@ class RayEngine:
     """The nodes of the cluster at an address. ``program`` is the harness on the nodes: by default, as here."""
 
     name = "ray"
+    needs_folder = False
 
     def __init__(
         self, address: str, wait_s: float = _WAIT_S, program: Sequence[str] = (sys.executable, "-m", "harness")

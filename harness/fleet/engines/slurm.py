@@ -46,6 +46,7 @@ class SlurmEngine:
     """
 
     name = "slurm"
+    needs_folder = True
 
     def __init__(
         self,
