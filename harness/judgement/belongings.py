@@ -250,37 +250,34 @@ class Belongings:
             if op.name in self._updates:
                 places[op.type, lines.get(op.name), self._updates[op.name][0]].add(op.device)
         for op in self.wiring.ops:
-            home, owned = self._updates.get(op.name, (None, frozenset()))
+            home, owned = self._updates.get(op.name, (None, False))
             if not owned or home not in self.devices or op.device in (None, home) or not computes(op):
                 continue
             if op.requested is None or op.device not in self.devices:
                 continue  # the caller's, in no scope, or in one of the host
             gradients = self._gradients_of(op)
             of_optimizer = op.name in self.account.optimizer and (not gradients or home in gradients)
-            known = not owned.isdisjoint(self.owners.keys() | self._slots.keys())
-            sent = known and op.role == "forward" and self._made_of[op.name] == {home}
+            sent = op.role == "forward" and self._made_of[op.name] == {home}
             if of_optimizer or (sent and len(places[op.type, lines.get(op.name), home]) == 1):
                 alone = home in self.owners.values()
                 yield Misplaced(op, home, UPDATE_AWAY if alone else SLOT_UPDATE_AWAY)
 
     @cached_property
-    def _updates(self) -> dict[str, tuple[DeviceName | None, frozenset[int]]]:
-        """Of each op that leads to updates: where the updated variables are, if on one device, and those of them that
-        are more than a number, and computed with there alone."""
-        found: dict[str, tuple[DeviceName | None, frozenset[int]]] = {}
-        owned: dict[int, frozenset[int]] = {}
+    def _updates(self) -> dict[str, tuple[DeviceName | None, bool]]:
+        """Of each op that leads to updates: where the updated variables are, if on one device, and whether any of them
+        is more than a number, and computed with there alone."""
+        found: dict[str, tuple[DeviceName | None, bool]] = {}
+        owned: dict[int, bool] = {}
         for op in reversed(self.wiring.ops):
             if op.role == "update":
                 for variable in self.variables.get(op.name, ())[:1]:
                     if (home := self.homes.get(variable)) is not None and variable not in owned:
-                        known = self._is_owned(variable, home) and self._is_large(variable)
-                        owned[variable] = frozenset({variable} if known else ())
-                    found[op.name] = home, owned.get(variable, frozenset())
+                        owned[variable] = self._is_owned(variable, home) and self._is_large(variable)
+                    found[op.name] = home, owned.get(variable, False)
             elif op.name in self._leads_to_updates or op.name in self.account.optimizer:
                 ends = {found[reader.name] for reader in self.wiring.readers(op) if reader.name in found}
                 homes = {home for home, _ in ends}
-                own = frozenset[int]().union(*(each for _, each in ends)) if len(homes) == 1 else frozenset[int]()
-                found[op.name] = homes.pop() if len(homes) == 1 else None, own
+                found[op.name] = homes.pop() if len(homes) == 1 else None, any(of_one for _, of_one in ends)
         return found
 
     @cached_property
