@@ -66,9 +66,9 @@ class SharedState:
             each
             for each in snapshot.variables
             if id(each) in used - used_by_reference and id(each) in after and is_comparable(each)
-            if not same_bits(after[id(each)], starts[id(each)])
         ]
-        copies = _copies(own, others, starts)
+        changed = {id(each) for each in others if not same_bits(after[id(each)], starts[id(each)])}
+        copies = _copies(own, others, changed, starts)
         self.copies |= copies
         self.variables += [each for each in own if id(each) in copies]
         if own := [each for each in own if id(each) not in copies]:
@@ -88,24 +88,30 @@ class SharedState:
         }
 
 
-def _copies(own: Sequence[Any], others: Sequence[Any], starts: Mapping[int, Any]) -> dict[int, Any]:
-    """By the ids of variables, the only one of the others that starts with the same numbers.
+def _copies(
+    own: Sequence[Any], others: Sequence[Any], changed: AbstractSet[int], starts: Mapping[int, Any]
+) -> dict[int, Any]:
+    """By the ids of variables that the reference changes, the only one of the others that starts with the same numbers.
 
     Numbers that are all equal, such as the zeros of a bias, do not say which variable is meant. But if all variables
-    start alike one by one, in the order in which the programs hold them, each is a copy of the one in its place.
+    that the programs change start alike one by one, in the order in which the programs hold them, each is a copy of the
+    one in its place.
     """
-    kinds: list[list[tuple[Any, ...]]] = []
-    arrays = [[each for each in side if _is_array(starts[id(each)])] for side in (own, others)]
-    for side in arrays:
-        values = [starts[id(each)] for each in side]
-        kinds.append([(value.dtype.name, value.shape, value.tobytes()) for value in values])
+
+    def kinds(variables: Sequence[Any]) -> list[tuple[Any, ...]]:
+        values = [starts[id(each)] for each in variables]
+        return [(value.dtype.name, value.shape, value.tobytes()) for value in values]
+
+    own, others = ([each for each in side if _is_array(starts[id(each)])] for side in (own, others))
+    mine, theirs = kinds(own), kinds(others)
     known = {
-        id(variable): arrays[1][kinds[1].index(kind)]
-        for variable, kind in zip(arrays[0], kinds[0], strict=True)
-        if kinds[0].count(kind) == kinds[1].count(kind) == 1 and np.ptp(np.abs(starts[id(variable)])) > 0
+        id(variable): others[theirs.index(kind)]
+        for variable, kind in zip(own, mine, strict=True)
+        if mine.count(kind) == theirs.count(kind) == 1 and np.ptp(np.abs(starts[id(variable)])) > 0
     }
-    in_order = {id(variable): other for variable, other in zip(*arrays, strict=False)}
-    return in_order if known and kinds[0] == kinds[1] else known
+    updated = [each for each in others if id(each) in changed]
+    in_order = {id(variable): other for variable, other in zip(own, updated, strict=False)}
+    return in_order if known and kinds(updated) == mine else known
 
 
 def _is_array(start: Any) -> bool:

@@ -152,18 +152,19 @@ def _trained(weights: list[Any], step_size: list[float], devices: Devices | None
                     found.append((loss, tape.gradient(loss, weights)))
             loss = tf.add_n([each for each, _ in found])
             slopes = [tf.add_n(parts) for parts in zip(*(each for _, each in found), strict=True)]
-        for weight, size, slope in zip(weights, step_size, slopes, strict=True):
+        for weight, size, slope in zip(weights, step_size, slopes, strict=False):
             weight.assign_sub(size * slope)
         return loss
 
     return step
 
 
-@pytest.mark.cases("right", "kernel")
-@pytest.mark.parametrize("fault", ["right", "kernel", "bias"])
+@pytest.mark.cases("right", "forgotten")
+@pytest.mark.parametrize("fault", ["right", "kernel", "bias", "forgotten"])
 def test_two_copies_of_a_model_are_compared(fault: str, devices: Devices) -> None:
     """Nothing but the loss before the update is returned, and neither program can reach the other one's weights."""
     sizes = [0.1, 0.1, 0.2 if fault == "kernel" else 0.1, 0.2 if fault == "bias" else 0.1]
+    sizes = sizes if fault != "forgotten" else []
     parallel, reference = _trained(_layers(1), sizes, devices), _trained(_layers(1), [0.1] * 4, None)
     found = verify(parallel, reference, {"x": X}, devices=devices[:2])
     if fault == "right":

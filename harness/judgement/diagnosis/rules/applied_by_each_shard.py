@@ -26,8 +26,9 @@ _ALIKE = "make both programs pass dense gradients to the optimizer, or both Inde
 
 
 def _claims(question: Question) -> Iterator[Cause]:
-    if not (states := question.wrong_states):
-        return
+    states = question.wrong_states
+    if all(leaf.explained_by(leaf.start) for leaf in states):
+        return  # what is left alone says nothing of how often the optimizer was applied, and to what
     for layout in partitions(question):
         gathered = _gathered(question, layout)
         if not gathered:
