@@ -40,7 +40,13 @@ class Session(ABC):
         tf.keras.backend.clear_session(free_memory=False)
         tf.keras.config.set_dtype_policy(policy)
         tf.keras.utils.set_random_seed(SEED)
-        with strategy.scope():
+        made: list[Any] = []
+
+        def remembered(create: Callable[..., Any], **arguments: Any) -> Any:
+            made.append(create(**arguments))
+            return made[-1]
+
+        with strategy.scope(), tf.variable_creator_scope(remembered):
             self.training = check_training(build(), name)
             if tf.keras.distribution.distribution() is not None:
                 tf.keras.distribution.set_distribution(None)
@@ -58,6 +64,10 @@ class Session(ABC):
             for change in changes:
                 self.training = change(self.training)
             self.set_up()
+        own = {id(variable.value) for variable in self.weights.values()}
+        #: What the training keeps besides the model's variables, such as a moving average, and its values at first.
+        self._kept = [(variable, variable.numpy()) for variable in made if id(variable) not in own]
+        self._has_run = False
 
     @property
     def model(self) -> Any:
@@ -91,6 +101,9 @@ class Session(ABC):
         """Take ``steps`` steps from the weights ``initial`` and new slots."""
         for variable, value in zip(self.weights.values(), initial, strict=True):
             variable.assign(value)
+        for variable, value in self._kept if self._has_run else ():
+            variable.assign(value)
+        self._has_run = True
         if self.optimizer.built:
             self._reset_optimizer()
         for metric in self.training.metrics:
