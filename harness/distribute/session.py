@@ -65,7 +65,7 @@ class Session(ABC):
                 self.training = change(self.training)
             self.set_up()
         own = {id(variable.value) for variable in self.weights.values()}
-        #: What the training keeps besides the model's variables, such as a moving average, and its values at first.
+        #: What the training keeps besides the model's variables, such as slots or a moving average, as it was made.
         self._kept = [(variable, variable.numpy()) for variable in made if id(variable) not in own]
         self._has_run = False
 
@@ -98,14 +98,12 @@ class Session(ABC):
         return [read(variable) for variable in self.weights.values()]
 
     def run(self, initial: Sequence[Any], data: Data, steps: int, watch: Watch | None = None) -> History:
-        """Take ``steps`` steps from the weights ``initial`` and new slots."""
+        """Take ``steps`` steps from the weights ``initial``; all else that the training keeps starts as it was made."""
         for variable, value in zip(self.weights.values(), initial, strict=True):
             variable.assign(value)
         for variable, value in self._kept if self._has_run else ():
             variable.assign(value)
         self._has_run = True
-        if self.optimizer.built:
-            self._reset_optimizer()
         for metric in self.training.metrics:
             metric.reset_state()
         recorder = Recorder()
@@ -160,13 +158,6 @@ class Session(ABC):
             for copy, other in zip(copies[1:], others, strict=True):
                 if first.tobytes() != other.tobytes():
                     recorder.add_different_copy(name, str(copy.device), other, first)
-
-    def _reset_optimizer(self) -> None:
-        variables = self.optimizer.variables
-        if not hasattr(self, "_new_slots"):
-            self._new_slots = [read(variable) for variable in variables]
-        for variable, value in zip(variables, self._new_slots, strict=True):
-            variable.assign(value)
 
 
 def _why_collectives_ended() -> str:

@@ -41,7 +41,7 @@ def record(number: int = 0) -> RunRecord:
 
 
 class Fragile(MemoryFileSystem):  # type: ignore[misc]
-    """An object store that fails as it is told, and remembers how much was asked of it."""
+    """An object store that fails where the test says so, and counts the bytes that it is asked for."""
 
     protocol = "fragile"
     store: dict[str, Any] = {}  # noqa: RUF012 - fsspec's own
