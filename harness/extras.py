@@ -8,6 +8,7 @@ from harness.errors import MissingExtra
 
 #: Package to the extra that installs it.
 EXTRAS = {
+    "fsspec": "fleet",
     "hypothesis": "generate",
     "jinja2": "report",
     "matplotlib": "report",

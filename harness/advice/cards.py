@@ -25,7 +25,7 @@ _HOST = Rates({"": 5e10}, 2e10, launch_s=5e-6, view_s=1e-6)
 #: Gigabytes per second of a lane, one way, by the generation of PCIe.
 _LANE_GB = {3: 0.985, 4: 1.969, 5: 3.938, 6: 7.56}
 #: What the model is off by where all rates are measured, as a factor: of 95 in 100 predicted speedups of programs that
-#: were held out (1.57, on a busy machine; ``tests/benchmarks/scripts/predicted_speedups.py``).
+#: were held out (1.36 on a quiet machine, 1.57 on a busy one; ``tests/benchmarks/scripts/predicted_speedups.py``).
 MODEL_FACTOR = 1.6
 _CONFIDENCE = 0.95
 #: The figures of a profile that tell the rate of a dtype; for float32 TensorFlow takes TF32 where a card has it.

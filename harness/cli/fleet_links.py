@@ -65,7 +65,8 @@ def fleet_links(
     fast as usual, with 1 if one was not, and with 3 if some could not be measured.
     """
     from harness.fleet.index import load
-    from harness.fleet.links.run import LinkOptions, carry_out, newest_verdict, start
+    from harness.fleet.links.newest import newest_verdict
+    from harness.fleet.links.run import LinkOptions, carry_out, start
     from harness.report.terminal import print_line, stdout_console
 
     with clear_errors():
@@ -94,7 +95,7 @@ def fleet_links(
     console = stdout_console()
     for line in verdict.lines() if verdict is not None else ():
         print_line(console, line)
-    print_line(console, f"kept in {folder}; next: harness fleet report --store {shlex.quote(str(store))}")
+    print_line(console, f"kept in {folder}; next: harness fleet report --store {shlex.quote(store)}")
     raise typer.Exit(verdict.exit_code if verdict is not None else ExitCode.UNKNOWN)
 
 

@@ -31,9 +31,9 @@ SshOption = Annotated[
 ProgramOption = Annotated[
     str, typer.Option("--program", metavar="COMMAND", help="With --hosts: the harness on the hosts.")
 ]
-DEFAULT_STORE = Path("fleet")
+DEFAULT_STORE = "fleet"
 StoreOption = Annotated[
-    Path, typer.Option("--store", metavar="DIR", file_okay=False, help="The folder with the records of all machines.")
+    str, typer.Option("--store", metavar="DIR", help="The folder with the records of all machines, or its URL.")
 ]
 PolicyOption = Annotated[
     Path | None, typer.Option("--policy", metavar="FILE", dir_okay=False, help="The policy of the site, in TOML.")
@@ -56,12 +56,12 @@ def moment(given: str | None) -> datetime:
     return made
 
 
-def opened(folder: Path, policy: Path | None) -> tuple[Store, Policy]:
+def opened(place: str, policy: Path | None) -> tuple[Store, Policy]:
     """Open the store and read the policy, both before anything is done."""
     from harness.fleet.policy import load_policy
     from harness.fleet.store import Store
 
-    return Store(folder), load_policy(policy)
+    return Store(place), load_policy(policy)
 
 
 def engine_of(

@@ -10,10 +10,11 @@ import typer
 
 from harness.cli.errors import clear_errors, say
 from harness.cli.fleet_options import DEFAULT_STORE, AsOfOption, PolicyOption, StoreOption, moment, opened
-from harness.errors import MissingExtra, ReportError, UsageError
+from harness.errors import MissingExtra, UsageError
 from harness.records import ExitCode
 
 if TYPE_CHECKING:
+    from harness.fleet.files import Files
     from harness.fleet.policy import Policy
     from harness.fleet.verdicts import FleetVerdict
 
@@ -40,6 +41,7 @@ def fleet_report(
     with 1 if a machine needs an action or many share a fault, and with 3 if a machine has no verdict.
     """
     from harness.fleet.anonymous import anonymous_fleet
+    from harness.fleet.files import LocalFiles
     from harness.fleet.fleet import judge_store
     from harness.fleet.index import load
     from harness.fleet.summary import fleet_json, print_fleet
@@ -50,10 +52,10 @@ def fleet_report(
         loaded = load(kept)
         found = judge_store(kept, rules, moment(as_of), loaded)
         if not found.machines:
-            say(f"error: store {store}: no record of any machine; harness fleet add FILE … adds some")
+            say(f"error: store {kept.name}: no record of any machine; harness fleet add FILE … adds some")
             raise typer.Exit(ExitCode.UNKNOWN)
         found = anonymous_fleet(found, loaded.runs) if anonymous else found
-        written = _write(found, rules, output or store)
+        written = _write(found, rules, LocalFiles(output) if output is not None else kept.files)
     if as_json:
         typer.echo(fleet_json(found))
     else:
@@ -72,16 +74,16 @@ def judged_how(found: FleetVerdict, policy: Policy) -> str:
     return method(found, judging.false_discovery_rate, judging.spread_floor, judging.least_effect)
 
 
-def _write(found: FleetVerdict, policy: Policy, folder: Path) -> list[Path]:
+def _write(found: FleetVerdict, policy: Policy, files: Files) -> list[str]:
     from harness.extras import require
+    from harness.fleet.files import StoreError
     from harness.fleet.junit import fleet_junit
     from harness.fleet.summary import fleet_json
-    from harness.report.storage import save_text
 
     try:
         written = [
-            save_text(fleet_json(found) + "\n", folder, JSON_FILE),
-            save_text(fleet_junit(found), folder, JUNIT_FILE),
+            files.write(JSON_FILE, fleet_json(found) + "\n"),
+            files.write(JUNIT_FILE, fleet_junit(found)),
         ]
         try:
             require("jinja2")
@@ -90,9 +92,9 @@ def _write(found: FleetVerdict, policy: Policy, folder: Path) -> list[Path]:
             return written
         from harness.fleet.page import fleet_page
 
-        return [save_text(fleet_page(found, judged_how(found, policy)), folder, PAGE_FILE), *written]
-    except ReportError as error:
-        raise UsageError(f"{folder} cannot be written: {error.why}; name another folder with --output") from error
+        return [files.write(PAGE_FILE, fleet_page(found, judged_how(found, policy))), *written]
+    except StoreError as error:
+        raise UsageError(f"{files.name} cannot be written: {error.why}; name another folder with --output") from error
 
 
 def history(
@@ -135,11 +137,13 @@ def add(
 
     Exits with 2 if a file was not added.
     """
-    from harness.fleet.store import MOST_BYTES, Store, read_bounded
+    from harness.fleet.files import MOST_BYTES, read_bounded
+    from harness.fleet.store import Store
     from harness.report.storage import RUN_FILE
 
-    kept, bad = Store(store), 0
+    bad = 0
     with clear_errors():
+        kept = Store(store)
         for name in files:
             try:
                 path = Path(name)

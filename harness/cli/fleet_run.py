@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import contextlib
 import shlex
+from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from harness.cli.errors import clear_errors, refuse, say
+from harness.cli.errors import clear_errors, exit_code, say
 from harness.cli.fleet_options import (
     DEFAULT_STORE,
     HostsOption,
@@ -53,7 +54,7 @@ def fleet_run(
     Exits with 0 if every machine sent a record, and with 3 if one did not. harness fleet report judges the records.
     """
     from harness.fleet.engines.engine import MachineRun
-    from harness.fleet.run import carry_out, resume as continued, start
+    from harness.fleet.run import carry_out, recorded, resume as continued, start
     from harness.fleet.store import Store
 
     with clear_errors():
@@ -62,21 +63,27 @@ def fleet_run(
             raise UsageError(f"--at-once {at_once}; accepted: a whole number above 0")
         engine = engine_of(hosts, slurm, ray, nodes, sbatch, ssh, program)
         kept = Store(store)
-        folder, run = continued(engine, kept) if resume else start(engine, options or (), kept, moment(None))
+        files, run = continued(engine, kept) if resume else start(engine, options or (), kept, moment(None))
     for outcome in run.outcomes:
         if outcome.why:
             typer.echo(f"{outcome.machine}: left out: {outcome.why}")
-    lost = sum(bool(outcome.why) for outcome in run.outcomes)
+    bad = {outcome.machine for outcome in run.outcomes if outcome.why}
+    code = ExitCode.SUCCESS
     try:
+        folder = files.folder if engine.needs_folder else Path()
+        work = MachineRun(run.arguments, folder, limit, at_once)
         # Closed also by ^C, so that nothing is left behind on the machines.
-        with contextlib.closing(carry_out(engine, MachineRun(run.arguments, folder, limit, at_once), run)) as outcomes:
+        with contextlib.closing(carry_out(engine, work, run, files)) as outcomes:
             for outcome in outcomes:
-                lost += bool(outcome.why)
+                bad |= {outcome.machine} if outcome.why else set()
                 typer.echo(f"{outcome.machine}: {outcome.why or 'done'}")
     except HarnessError as error:
-        refuse(error)
-    typer.echo(f"{len(run.asked) - lost} of {len(run.asked)} machines sent a record: {folder}")
+        say(f"error: {error}; harness fleet run --resume does the rest")
+        code = exit_code(error)
+    with clear_errors():
+        lost = len({*run.asked} - (recorded(files, run) - bad))
+    typer.echo(f"{len(run.asked) - lost} of {len(run.asked)} machines sent a record: {files.name}")
     if lost:
         say(f"INCOMPLETE: {lost} of {len(run.asked)} machines have no record of this run")
-    typer.echo(f"next: harness fleet report --store {shlex.quote(str(store))}")
-    raise typer.Exit(ExitCode.UNKNOWN if lost else ExitCode.SUCCESS)
+    typer.echo(f"next: harness fleet report --store {shlex.quote(store)}")
+    raise typer.Exit(code or (ExitCode.UNKNOWN if lost else ExitCode.SUCCESS))

@@ -1,8 +1,9 @@
 """Compares a training with the same training on one device, step by step.
 
 Two correct runs differ by their order of summation, and training amplifies that. By how much is measured: the
-single-device run is repeated several times from weights and data that are moved by one unit in the last place, and once
-with the rows of each batch in another order. The distance of these runs is what rounding does to this training.
+single-device run is repeated as it is, several times from weights and data that are moved by one unit in the last
+place, and once with the rows of each batch in another order. The distance of these runs is what rounding does to this
+training. A training that gives something else when it is repeated as it is has something that is not set back.
 """
 
 from __future__ import annotations
@@ -22,11 +23,15 @@ from harness.records import Finding
 ROUNDING_FACTOR = 8.0
 #: Where the moved runs happen to agree, this many units in the last place of the largest value so far are rounding.
 ROUNDING_ULPS = 16.0
-#: How often the single-device run is repeated: from moved weights and data, and at last with rows in another order.
-MOVED_RUNS = 4
+#: How often the single-device run is repeated: at first as it is, at last with rows in another order.
+MOVED_RUNS = 5
+#: A run that is further away when it is repeated, relative to the largest value so far, is not the same training.
+_MOST_BY_REPEATING = 1e-4
 #: A run with rows in another order that is further away, relative to the largest value so far, is another training:
 #: one that knows its rows by their place. A sum of n float32 numbers is off by n / 2**24 of their size at most.
 _MOST_BY_ORDER = 1e-3
+#: What is smaller than this share of the largest value of its kind may be rounding.
+_NOISE = 1e-6
 
 #: Keras adds up metrics, and the loss that ``fit`` reports, in float32 whatever the model computes in
 #: (keras/src/metrics/reduction_metrics.py: the dtype is ``floatx``).
@@ -124,11 +129,19 @@ class Apart:
 
 
 def compare(found: History, single: History, moved: Sequence[History], epsilon: float) -> Compared:
-    """Compare everything that both histories have, step by step. ``epsilon`` is that of the arithmetic."""
+    """Compare everything that both histories have, step by step. ``epsilon`` is that of the arithmetic.
+
+    The first of ``moved`` is the single-device run once more.
+    """
     differences: list[Divergence] = []
     comparisons: list[Comparison] = []
     structure: list[tuple[str, str, str]] = []
     undecided: list[str] = []
+    if (changed := _apart(moved[0], single, _MOST_BY_REPEATING)) is not None:
+        undecided.append(
+            f"the single-device run, repeated with the same weights and data, has another {changed}: the training "
+            "draws random numbers, or keeps something from run to run; make each variable that it keeps in build"
+        )
     for quantity in QUANTITIES:
         want, got = single.values[quantity], found.values[quantity]
         structure += [(f"{quantity} {name}", "present", "missing") for name in want if name not in got]
@@ -171,13 +184,22 @@ def compare(found: History, single: History, moved: Sequence[History], epsilon: 
 
 def is_rounded_otherwise(run: History, single: History) -> bool:
     """Whether a run with rows in another order is the single-device run up to rounding."""
+    return _apart(run, single, _MOST_BY_ORDER) is None
+
+
+def _apart(run: History, single: History, most: float) -> str | None:
+    """What is further from the single-device run than ``most``, relative to the largest value so far, or None."""
     for quantity in QUANTITIES:
-        for name, reference in single.values[quantity].items():
+        finite = {name: array for name, array in single.values[quantity].items() if np.isfinite(array).all()}
+        # Beside others, a gradient may be nothing but rounding, such as that of a bias that is then normalized away.
+        noise = max((float(np.abs(array).max(initial=0.0)) for array in finite.values()), default=0.0) * _NOISE
+        for name, reference in finite.items():
             scale = np.maximum.accumulate(np.abs(reference).max(axis=1, initial=0.0))
             distance = np.abs(run.values[quantity][name] - reference).max(axis=1, initial=0.0)
-            if not (distance <= _MOST_BY_ORDER * scale).all():
-                return False
-    return True
+            outside = ~(distance <= most * scale + noise)
+            if outside.any():
+                return f"{quantity if name == quantity else f'{quantity} {name}'} at step {int(np.argmax(outside))}"
+    return None
 
 
 def bounds(single: Array, moved: Sequence[Array], epsilon: float) -> Array:

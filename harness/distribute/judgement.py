@@ -58,7 +58,8 @@ class Judgement:
                 causes = find_causes(Case(found, single, compared, facts, data), rerun, replay)
             differences = list(compared.findings(found.loop))
         self.findings += [*causes, *broken, *differences]
-        self.undecided += compared.undecided
+        if not facts.random:
+            self.undecided += compared.undecided
         self.comparisons += compared.comparisons
         gradients = sum(array.size for array in found.values["gradient"].values())
         values = sum(array.size for named in found.values.values() for array in named.values()) - gradients

@@ -40,7 +40,13 @@ class Session(ABC):
         tf.keras.backend.clear_session(free_memory=False)
         tf.keras.config.set_dtype_policy(policy)
         tf.keras.utils.set_random_seed(SEED)
-        with strategy.scope():
+        made: list[Any] = []
+
+        def remembered(create: Callable[..., Any], **arguments: Any) -> Any:
+            made.append(create(**arguments))
+            return made[-1]
+
+        with strategy.scope(), tf.variable_creator_scope(remembered):
             self.training = check_training(build(), name)
             if tf.keras.distribution.distribution() is not None:
                 tf.keras.distribution.set_distribution(None)
@@ -58,6 +64,10 @@ class Session(ABC):
             for change in changes:
                 self.training = change(self.training)
             self.set_up()
+        own = {id(variable.value) for variable in self.weights.values()}
+        #: What the training keeps besides the model's variables, such as slots or a moving average, as it was made.
+        self._kept = [(variable, variable.numpy()) for variable in made if id(variable) not in own]
+        self._has_run = False
 
     @property
     def model(self) -> Any:
@@ -88,11 +98,12 @@ class Session(ABC):
         return [read(variable) for variable in self.weights.values()]
 
     def run(self, initial: Sequence[Any], data: Data, steps: int, watch: Watch | None = None) -> History:
-        """Take ``steps`` steps from the weights ``initial`` and new slots."""
+        """Take ``steps`` steps from the weights ``initial``; all else that the training keeps starts as it was made."""
         for variable, value in zip(self.weights.values(), initial, strict=True):
             variable.assign(value)
-        if self.optimizer.built:
-            self._reset_optimizer()
+        for variable, value in self._kept if self._has_run else ():
+            variable.assign(value)
+        self._has_run = True
         for metric in self.training.metrics:
             metric.reset_state()
         recorder = Recorder()
@@ -147,13 +158,6 @@ class Session(ABC):
             for copy, other in zip(copies[1:], others, strict=True):
                 if first.tobytes() != other.tobytes():
                     recorder.add_different_copy(name, str(copy.device), other, first)
-
-    def _reset_optimizer(self) -> None:
-        variables = self.optimizer.variables
-        if not hasattr(self, "_new_slots"):
-            self._new_slots = [read(variable) for variable in variables]
-        for variable, value in zip(variables, self._new_slots, strict=True):
-            variable.assign(value)
 
 
 def _why_collectives_ended() -> str:

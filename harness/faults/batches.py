@@ -329,7 +329,7 @@ FAULTS = (
         "public code",
         slip(Towers.loss, _first_empty, _only_full, rows=lambda count: count - 1),
         "shard .*(empty|no rows|without rows)",
-        rule="C104",
+        rule="C102",
     ),
     Fault(
         "V31-last-counts",

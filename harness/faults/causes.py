@@ -127,7 +127,7 @@ FAULTS = (
         "made up for this list",
         slip(Towers.model, lambda t, x: t.joined(lambda part: tf.abs(t.model(part)), x), Towers.joined_model),
         "opposite sign",
-        rule="C413",
+        rule="C412",
     ),
     Fault(
         "V34-clipped",
@@ -163,7 +163,7 @@ FAULTS = (
         "made up for this list",
         slip(_with_skip, Towers.joined_model, lambda t, x: t.joined(partial(_with_skip, t), x)),
         "an addend is left out",
-        rule="C410",
+        rule="C407",
     ),
     Fault(
         "V34-bias-not-read",
@@ -171,7 +171,7 @@ FAULTS = (
         "made up for this list",
         slip(Towers.model, lambda t, x: t.joined(lambda part: tf.tanh(tf.matmul(part, t.w)), x), Towers.joined_model),
         "bias is never read",
-        rule="C406",
+        rule="C210",
     ),
     Fault(
         "V34-blocks-by-modulo",
@@ -214,7 +214,7 @@ FAULTS = (
             inputs=lambda count: {"x": sample(2 * count, 3), "sizes": 1 + np.arange(2 * count, dtype=np.int32)},
         ),
         "every shard is given the rows of sizes that belong to another shard",
-        rule="C116",
+        rule="C409",
     ),
     Fault(
         "V34-carry-of-one-shard",
@@ -249,7 +249,7 @@ FAULTS = (
         ),
         "count 2 times as much",
         devices_needed=3,
-        rule="C112",
+        rule="C109",
     ),
     Fault(
         "G15-rows-count-twice",
@@ -263,6 +263,6 @@ FAULTS = (
             gradients=True,
         ),
         "gradients of .* are 2 times",
-        rule="C111",
+        rule="C109",
     ),
 )

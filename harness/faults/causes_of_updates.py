@@ -169,7 +169,7 @@ FAULTS = (
         "made up for this list",
         slip(Towers.model, _counted, Towers.joined_model, variables=lambda t: [t.total]),
         "total is updated, but the reference",
-        rule="C201",
+        rule="C204",
     ),
     Fault(
         "S10-update-missing",
@@ -177,7 +177,7 @@ FAULTS = (
         "made up for this list",
         slip(_fading, partial(_fading_of_shards, fades=False), _fading_of_shards, variables=lambda t: [t.total]),
         "is updated once instead of twice",
-        rule="C207",
+        rule="C204",
     ),
     Fault(
         "S10-updates-swapped",
@@ -191,7 +191,7 @@ FAULTS = (
             variables=_shifted,
         ),
         "gets the update of variable",
-        rule="C212",
+        rule="C404",
     ),
     Fault(
         "S10-average-too-early",
@@ -205,7 +205,7 @@ FAULTS = (
             variables=_averaged,
         ),
         "reads the value that .* before",
-        rule="C211",
+        rule="C210",
     ),
     Fault(
         "S10-applied-again",
@@ -219,7 +219,7 @@ FAULTS = (
             variables=trained,
         ),
         "applies the same gradients 2 times",
-        rule="C206",
+        rule="C204",
     ),
     Fault(
         "S10-decay-missing",
@@ -233,7 +233,7 @@ FAULTS = (
             variables=trained,
         ),
         "weight decay of 0.05 is missing",
-        rule="C208",
+        rule="C402",
     ),
     Fault(
         "S10-shards-in-turn",
@@ -241,7 +241,7 @@ FAULTS = (
         "made up for this list",
         slip(_plain_step, _in_turn, _step_of_means, variables=trained),
         "ran once for each of the <n> shards, one after the other",
-        rule="C209",
+        rule="C110",
     ),
     Fault(
         "S10-row-not-written",

@@ -198,7 +198,7 @@ FAULTS = (
         "made up for this list",
         slip(Towers.model, _upstream_ignored, _joined, "gradient", variables=trained, gradients=True),
         "custom gradient",
-        rule="C302",
+        rule="C301",
     ),
     Fault(
         "G06-frozen-tower",

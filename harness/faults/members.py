@@ -95,7 +95,7 @@ FAULTS = (
         "a slip in a loop over models and gradients: every member learns from another's data",
         _anothers_gradients,
         "gradients? of (another|the next) member|another member",
-        rule="C212",
+        rule="C404",
     ),
     Fault(
         "P10-slots-on-the-default-device",

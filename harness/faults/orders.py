@@ -217,7 +217,7 @@ FAULTS = (
         "public code",
         slip(Towers.model, _padding_kept, _padding_cut, "shape", rows=uneven),
         "padd|rows? (more|too many|were added)",
-        rule="C105",
+        rule="C102",
     ),
     Fault(
         "V23-padding-counted",
@@ -225,7 +225,7 @@ FAULTS = (
         "public code",
         slip(Towers.loss, _padding_counted, _padding_left_out, rows=uneven),
         "padd|rows? (more|too many|were added)",
-        rule="C105",
+        rule="C102",
     ),
     Fault(
         "V24-zeros",

@@ -118,7 +118,7 @@ FAULTS = (
             rows=lambda count: count,
         ),
         "is transposed",
-        rule="C405",
+        rule="C404",
     ),
     Fault(
         "V05-split-features",

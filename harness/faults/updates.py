@@ -205,7 +205,7 @@ FAULTS = (
         "public code",
         _updated(_never, _add),
         "(never|not) (updated|made)",
-        rule="C202",
+        rule="C204",
     ),
     Fault(
         "S06-twice",
@@ -245,7 +245,7 @@ FAULTS = (
         "made up for this list",
         slip(_train_alone, _applied_twice, _train_right, variables=trained),
         "(2 times|twice)",
-        rule="C205",
+        rule="C204",
     ),
     Fault(
         "S09-frozen",
@@ -253,9 +253,9 @@ FAULTS = (
         "public code",
         slip(_train_alone, _one_frozen, _train_right, variables=trained),
         "bias.*(never|not) updated",
-        rule="C202",
+        rule="C204",
     ),
     Fault(
-        "S09-copy-missed", "a device's copy misses an update", "public code", _copies, r"shard \d+|copy", rule="C118"
+        "S09-copy-missed", "a device's copy misses an update", "public code", _copies, r"shard \d+|copy", rule="C412"
     ),
 )

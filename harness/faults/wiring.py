@@ -259,7 +259,7 @@ FAULTS = (
         "public code",
         _members(_voted, partial(_votes, used=1), _vote_on_host, "value"),
         "missing|left out",
-        rule="C410",
+        rule="C407",
     ),
     Fault(
         "M16-vote-on-a-member",

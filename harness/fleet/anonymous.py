@@ -21,7 +21,9 @@ def anonymous_fleet(found: FleetVerdict, runs: Iterable[Seen]) -> FleetVerdict:
     names, racks, own, cards = {each.name for each in found.machines}, set[str](), set[str](), list[tuple[str, ...]]()
     if found.links is not None:
         names |= {*found.links.nodes}
-        racks |= {name for each in found.links.findings if each.scope is Scope.RACK for name in each.machines}
+        for each in found.links.findings:
+            names |= {*each.inside}
+            (racks if each.scope is Scope.RACK else names).update(each.machines)
     for seen in runs:
         host = seen.record.host
         names.add(seen.host)

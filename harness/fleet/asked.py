@@ -5,9 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
+from harness.fleet.files import Files, read_bounded
 from harness.fleet.seen import parse_time
-from harness.fleet.store import LeftOut, Store, read_bounded
-from harness.report.storage import save_json
+from harness.fleet.store import LeftOut, Store, parsed
+from harness.report.storage import json_text
 from harness.stored import parse_versioned
 
 FLEET_FILE = "fleet.json"
@@ -39,24 +40,21 @@ class FleetRun:
     schema_version: int = SCHEMA_VERSION
 
 
-def save(run: FleetRun, folder: Path) -> None:
-    """Write ``fleet.json`` of a run."""
-    save_json(run, folder, FLEET_FILE)
+def save(run: FleetRun, files: Files) -> None:
+    """Write ``fleet.json`` of a run, whose files these are."""
+    files.write(FLEET_FILE, json_text(run) + "\n")
 
 
 def newest(store: Store) -> tuple[str, FleetRun | None, list[LeftOut]]:
     """Return the newest run in a store with its path, and the files that are none."""
     found: list[tuple[str, str, FleetRun]] = []
     bad: list[LeftOut] = []
-    folder = store.folder / RUNS
-    for path in sorted(folder.glob(f"*/{FLEET_FILE}")) if folder.is_dir() else ():
-        name = path.relative_to(store.folder).as_posix()
-        try:
-            run = load(path)
-        except ValueError as error:
-            bad.append(LeftOut(name, str(error)))
-            continue
-        found.append((run.started_at, f"{path.parent.relative_to(store.folder).as_posix()}/", run))
+    paths = store.files.names(f"{RUNS}/*/{FLEET_FILE}")
+    for path, run in zip(paths, store.made(paths, lambda _, content: _run(content)), strict=True):
+        if isinstance(run, LeftOut):
+            bad.append(run)
+        else:
+            found.append((run.started_at, path.removesuffix(FLEET_FILE), run))
     if not found:
         return "", None, bad
     _, prefix, run = max(found, key=lambda each: each[:2])
@@ -65,9 +63,11 @@ def newest(store: Store) -> tuple[str, FleetRun | None, list[LeftOut]]:
 
 def load(path: Path) -> FleetRun:
     """Read ``fleet.json``. Raise ValueError, with the reason, if it is not one."""
-    import json
+    return _run(parsed(read_bounded(path)))
 
-    run = parse_versioned(json.loads(read_bounded(path)), FleetRun, SCHEMA_VERSION)
+
+def _run(content: object) -> FleetRun:
+    run = parse_versioned(content, FleetRun, SCHEMA_VERSION)
     if parse_time(run.started_at) is None:
         raise ValueError(f"started_at {run.started_at[:40]!r} is not a time")
     return run

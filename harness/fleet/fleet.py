@@ -14,7 +14,7 @@ from harness.fleet.history import offenders, trends
 from harness.fleet.index import Loaded, load
 from harness.fleet.judge import FleetFindings, bare, judge
 from harness.fleet.links.accuse import WHY, accusations as link_accusations, shared_causes
-from harness.fleet.links.run import newest_verdict
+from harness.fleet.links.newest import newest_verdict
 from harness.fleet.links.verdict import LinkVerdict
 from harness.fleet.policy import Policy
 from harness.fleet.seen import Seen

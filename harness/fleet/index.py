@@ -1,8 +1,8 @@
 """The index of a store: an SQLite file with the light form of each record, made from the records.
 
-It is written beside the records whole and in one step, so that no two writers meet in it, and a killed one leaves
-the old one. It is only ever a saving of time: a damaged index is made again, and a store that cannot be written is read
-without one.
+It is written whole and in one step, so that no two writers meet in it, and a killed one leaves the old one: beside the
+records, or in the user's cache for a store at a URL. It is only ever a saving of time: a damaged index is made again,
+and a store that cannot be written is read without one.
 """
 
 from __future__ import annotations
@@ -16,19 +16,19 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+from harness.fleet.files import Entry
 from harness.fleet.seen import Seen
-from harness.fleet.store import Entry, LeftOut, Store
+from harness.fleet.store import LeftOut, NotRead, Store
 from harness.records import RUN_SCHEMA_VERSION, RunRecord
 from harness.runner.messages import plain
 from harness.stored import validated
 
-INDEX_FILE = "index.sqlite"
 #: Changes with what is kept of a record, so that an index of another harness is made again.
-_VERSION = f"1.{RUN_SCHEMA_VERSION}"
+_VERSION = f"2.{RUN_SCHEMA_VERSION}"
 _TABLES = """
 create table about (version text not null);
 create table run (
-    path text primary key, size integer not null, changed_ns integer not null, host text, started_at text,
+    path text primary key, size integer not null, stamp integer not null, host text, started_at text,
     cohort text, verdict text, why text, record text);
 create table card (path text not null, label text not null, serial text, uuid text, slot text, pci text);
 create index card_serial on card (serial);
@@ -49,15 +49,16 @@ class Loaded:
 def load(store: Store) -> Loaded:
     """Read the records of a store: those that have not changed since the last time from the index."""
     entries = store.entries()
-    path = store.folder / INDEX_FILE
+    path = store.files.index
     known = dict(_known(path))
-    made: list[tuple[Entry, Seen | LeftOut]] = []
-    for entry in entries:
-        kept = known.get(entry)
-        made.append((entry, kept if kept is not None else store.read(entry)))
+    unknown = [entry for entry in entries if entry not in known]
+    read = known | (dict(zip(unknown, store.read(unknown), strict=True)) if unknown else {})
+    made = [(entry, read[entry]) for entry in entries]
+    # What could not be read is tried again the next time.
+    lasting = [(entry, seen) for entry, seen in made if not isinstance(seen, NotRead)]
     unwritten = None
-    if list(known) != entries:
-        unwritten = _write(path, made)
+    if list(known) != [entry for entry, _ in lasting]:
+        unwritten = _write(path, lasting)
     return Loaded(
         tuple(each for _, each in made if isinstance(each, Seen)),
         tuple(each for _, each in made if isinstance(each, LeftOut)),
@@ -74,10 +75,10 @@ def _known(path: Path) -> Iterator[tuple[Entry, Seen | LeftOut]]:
         with contextlib.closing(sqlite3.connect(f"file:{_quoted(path)}?mode=ro&immutable=1", uri=True)) as connection:
             if connection.execute("select version from about").fetchone() != (_VERSION,):
                 return
-            rows = connection.execute("select path, size, changed_ns, why, record from run order by path")
-            for name, size, changed_ns, why, record in rows:
+            rows = connection.execute("select path, size, stamp, why, record from run order by path")
+            for name, size, stamp, why, record in rows:
                 seen = LeftOut(name, why) if record is None else Seen(name, validated(json.loads(record), RunRecord))
-                found.append((Entry(name, size, changed_ns), seen))
+                found.append((Entry(name, size, stamp), seen))
         yield from found
 
 
@@ -90,6 +91,7 @@ def _write(path: Path, made: list[tuple[Entry, Seen | LeftOut]]) -> str | None:
     # Writers on several hosts may have the same process id.
     beside = path.with_name(f".{path.name}.{os.getpid()}-{secrets.token_hex(4)}")
     try:
+        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         with contextlib.closing(sqlite3.connect(beside)) as connection, connection:
             # The file is put in place when it is whole, so it needs no journal.
             connection.execute("pragma journal_mode = off")
@@ -113,11 +115,11 @@ def _write(path: Path, made: list[tuple[Entry, Seen | LeftOut]]) -> str | None:
 def _row(pair: tuple[Entry, Seen | LeftOut]) -> tuple[object, ...]:
     entry, seen = pair
     if isinstance(seen, LeftOut):
-        return (entry.path, entry.size, entry.changed_ns, None, None, None, None, seen.why, None)
+        return (entry.path, entry.size, entry.stamp, None, None, None, None, seen.why, None)
     cohort = None if seen.cohort is None else json.dumps(plain(seen.cohort), sort_keys=True)
     text = json.dumps(plain(seen.record), allow_nan=False)
     about = (_encodable(seen.host), _encodable(seen.record.started_at), cohort, str(seen.record.verdict))
-    return (entry.path, entry.size, entry.changed_ns, *about, None, text)
+    return (entry.path, entry.size, entry.stamp, *about, None, text)
 
 
 def _encodable(text: str) -> str:

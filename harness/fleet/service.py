@@ -14,10 +14,10 @@ from harness.fleet.engines.command import answer
 from harness.fleet.engines.scheduler import Scheduler
 from harness.fleet.plan import FleetPlan
 from harness.fleet.seen import Seen, parse_time
-from harness.fleet.store import Store, plain_name, read_bounded
+from harness.fleet.store import Store, plain_name
 from harness.fleet.verdicts import FleetVerdict, State
 from harness.records import Verdict
-from harness.report.storage import save_json
+from harness.report.storage import json_text
 from harness.stored import parse_versioned
 
 #: The folder of drains in a store.
@@ -79,7 +79,7 @@ def apply(plan: FleetPlan, scheduler: Scheduler, store: Store, now: datetime) ->
             # Written first: an interrupted command leaves a note of a drain that may have happened, not the reverse.
             at = now.isoformat(timespec="seconds")
             drain = Drain(step.machine, scheduler.name, step.action, step.cause, at, step.commands)
-            save_json(drain, store.folder / _DRAINS, _file(drain))
+            _keep(drain, store)
             for command in step.commands:
                 answer(command)
             yield f"{step.machine}: taken out of service"
@@ -114,8 +114,7 @@ def bring_back(
     if run:
         for command in commands:
             answer(command)
-        back = replace(drain, returned_at=now.isoformat(timespec="seconds"))
-        save_json(back, store.folder / _DRAINS, _file(drain))
+        _keep(replace(drain, returned_at=now.isoformat(timespec="seconds")), store)
     return commands
 
 
@@ -138,20 +137,16 @@ def _prove(machine: str, drain: Drain, found: FleetVerdict, runs: tuple[Seen, ..
 
 def _last(store: Store, machine: str) -> Drain | None:
     """Return the newest drain of a machine that was not undone."""
-    import json
-
-    found = []
-    folder = store.folder / _DRAINS
-    for path in sorted(folder.glob("*.json")) if folder.is_dir() else ():
-        try:
-            drain = parse_versioned(json.loads(read_bounded(path)), Drain, SCHEMA_VERSION)
-        except ValueError:
-            continue  # a damaged note proves no drain, so it brings nothing back
-        if drain.machine == machine and drain.returned_at is None:
-            found.append(drain)
+    drains = store.made(
+        store.files.names(f"{_DRAINS}/*.json"), lambda _, content: parse_versioned(content, Drain, SCHEMA_VERSION)
+    )
+    # A damaged note proves no drain, so it brings nothing back.
+    found = [
+        each for each in drains if isinstance(each, Drain) and each.machine == machine and each.returned_at is None
+    ]
     return max(found, key=lambda each: each.drained_at, default=None)
 
 
-def _file(drain: Drain) -> str:
+def _keep(drain: Drain, store: Store) -> None:
     stamp = drain.drained_at.replace(":", "").replace("+0000", "Z")
-    return f"{plain_name(drain.machine)}-{stamp}.json"
+    store.files.write(f"{_DRAINS}/{plain_name(drain.machine)}-{stamp}.json", json_text(drain) + "\n")

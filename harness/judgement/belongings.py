@@ -8,7 +8,7 @@ the arithmetic between its gradient and its update.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from functools import cached_property
 from math import prod
 
@@ -18,6 +18,7 @@ from harness.evidence.arithmetic import MOVEMENT, computes
 from harness.evidence.op import Op
 from harness.evidence.roles import LOOKUPS
 from harness.judgement.accounting import Account
+from harness.judgement.shards import SHARE
 from harness.judgement.strays import Misplaced
 from harness.judgement.wiring import IDENTITIES, reached
 
@@ -25,6 +26,7 @@ VARIABLE_AWAY = (
     "a variable is not on the only device that computes with it, and is copied there in every call; create it in the "
     "scope of that device"
 )
+OR_THE_WORK = ", or compute with it in the scope of its own"
 SLOT_AWAY = (
     "what a variable is updated with, such as its momentum, is not on the variable's device, and is copied there in "
     "every call; create it in the scope of that device"
@@ -40,6 +42,10 @@ SLOT_UPDATE_AWAY = (
 SUM_AWAY = (
     "each device adds to a variable of its own, but one device has all of these variables, and is sent what is added "
     "in every step; create each variable in the scope of its device"
+)
+TERM_AWAY = (
+    "each device has variables of its own, but what is computed of them alone is computed on one device for all, and "
+    "sent back; compute it in the scope of the device that has the variables"
 )
 COPY_AWAY = (
     "a copy of weights for one device is made in the scope of another one; make it in the scope of the device that "
@@ -167,7 +173,8 @@ class Belongings:
                 continue
             chosen = self.homes[variable] in self.devices - {self.first, self.host}
             if chosen or placed or variable in self._copies:
-                yield Misplaced(op, away[variable], SLOT_AWAY if variable in self._slots else VARIABLE_AWAY)
+                cause = SLOT_AWAY if variable in self._slots else VARIABLE_AWAY + OR_THE_WORK * chosen
+                yield Misplaced(op, away[variable], cause)
 
     def misplaced_sums(self) -> Iterator[Misplaced]:
         """The additions to variables, one of each device, that are all on one of the devices."""
@@ -232,52 +239,80 @@ class Belongings:
         return any(shape is None or prod(size or 1 for size in shape) > 1 for shape in shapes)
 
     def misplaced_updates(self) -> Iterator[Misplaced]:
-        """The arithmetic between gradients and updates that a scope puts elsewhere than the variables' only user.
+        """What a scope puts elsewhere than the variables' only user, of what only leads to their update.
 
-        Gradients that were made elsewhere are another finding.
+        Gradients that were made elsewhere are another finding. So what is no optimizer's is one only if all that it is
+        made of is where the variables are, and one device does it: what several do for a variable is shared out.
         """
-        targets: dict[str, set[int]] = defaultdict(set)
+        lines = self.account.trace.places
+        places: dict[tuple[object, ...], set[DeviceName | None]] = defaultdict(set)
         for op in self.wiring.ops:
-            if op.role == "update" and (variables := self.variables.get(op.name)):
-                for each in reached(self._makers(op), self._makers):
-                    targets[each.name].add(variables[0])
+            if op.name in self._updates:
+                places[op.type, lines.get(op.name), self._updates[op.name][0]].add(op.device)
         for op in self.wiring.ops:
-            updated = targets.get(op.name, set())
-            homes = {self.homes.get(variable) for variable in updated}
-            home = homes.pop() if len(homes) == 1 else None
-            if home is None or home not in self.devices or op.device in (None, home) or not computes(op):
+            home, owned = self._updates.get(op.name, (None, False))
+            if not owned or home not in self.devices or op.device in (None, home) or not computes(op):
                 continue
             if op.requested is None or op.device not in self.devices:
                 continue  # the caller's, in no scope, or in one of the host
             gradients = self._gradients_of(op)
-            if op.name not in self.account.optimizer and self._own_reads(op, targets) != {home}:
-                continue
-            owned = any(self._is_owned(variable, home) and self._is_large(variable) for variable in updated)
-            if owned and (not gradients or home in gradients):
+            of_optimizer = op.name in self.account.optimizer and (not gradients or home in gradients)
+            sent = op.role == "forward" and self._made_of[op.name] == {home}
+            if of_optimizer or (sent and len(places[op.type, lines.get(op.name), home]) == 1):
                 alone = home in self.owners.values()
                 yield Misplaced(op, home, UPDATE_AWAY if alone else SLOT_UPDATE_AWAY)
 
-    def _own_reads(self, op: Op, targets: Mapping[str, set[int]]) -> set[DeviceName | None]:
-        """Where the variables are that an op of an update works with, but those that several devices' updates read."""
-        found: set[DeviceName | None] = set()
-        for each in reached([op], self._makers):
-            for read in self.wiring.before(each):
-                variables = self.variables.get(read.name, ()) if read.role == "variable" else ()
-                users = {name for variable in variables for name in self._read_by[variable]}
-                updated = {self.homes.get(each) for name in users for each in targets.get(name, ())}
-                if len(updated) == 1:
-                    found.update(map(self.homes.get, variables))
+    @cached_property
+    def _updates(self) -> dict[str, tuple[DeviceName | None, bool]]:
+        """Of each op that leads to updates: where the updated variables are, if on one device, and whether any of them
+        is more than a number, and computed with there alone."""
+        found: dict[str, tuple[DeviceName | None, bool]] = {}
+        owned: dict[int, bool] = {}
+        for op in reversed(self.wiring.ops):
+            if op.role == "update":
+                for variable in self.variables.get(op.name, ())[:1]:
+                    if (home := self.homes.get(variable)) is not None and variable not in owned:
+                        owned[variable] = self._is_owned(variable, home) and self._is_large(variable)
+                    found[op.name] = home, owned.get(variable, False)
+            elif op.name in self._leads_to_updates or op.name in self.account.optimizer:
+                ends = {found[reader.name] for reader in self.wiring.readers(op) if reader.name in found}
+                homes = {home for home, _ in ends}
+                found[op.name] = homes.pop() if len(homes) == 1 else None, any(of_one for _, of_one in ends)
         return found
 
     @cached_property
-    def _read_by(self) -> dict[int, set[str]]:
-        """The names of the ops that read each variable's value first."""
-        readers: dict[int, set[str]] = defaultdict(set)
+    def _made_of(self) -> dict[str, set[DeviceName | None]]:
+        """Of each op that leads to updates: where that is which its device gets for it.
+
+        Numbers, and variables that the updates of several devices read, may be anywhere.
+        """
+        found: dict[str, set[DeviceName | None]] = {}
+        for op in self.wiring.ops:
+            if op.name not in self._updates:
+                continue
+            found[op.name] = set()
+            for maker in self.wiring.makers(op):
+                if maker.role == "variable":
+                    variables = [each for each in self.variables.get(maker.name, ()) if each in self._of_one_device]
+                    found[op.name].update(map(self.homes.get, variables))
+                elif maker.name in found and maker.device in (op.device, None):
+                    found[op.name] |= found[maker.name]
+                elif computes(maker):
+                    found[op.name].add(maker.device)
+        return found
+
+    @cached_property
+    def _of_one_device(self) -> set[int]:
+        """The variables, other than single numbers, that are read for updates on no more than one device."""
+        homes: dict[int, set[DeviceName | None]] = defaultdict(set)
         for op in self.wiring.ops:
             if op.role == "variable":
                 for variable in self.variables.get(op.name, ()):
-                    readers[variable].update(reader.name for reader in self.wiring.readers(op))
-        return readers
+                    ends = [
+                        self._updates[each.name][0] for each in self.wiring.readers(op) if each.name in self._updates
+                    ]
+                    homes[variable].update(ends)
+        return {variable for variable, ends in homes.items() if len(ends) < 2 and self._is_large(variable)}
 
     def _is_owned(self, variable: int, home: DeviceName) -> bool:
         """Whether a variable, or the one that it is a slot of, is computed with on its device alone."""
@@ -299,6 +334,40 @@ class Belongings:
         behind = reached([op], self._makers)
         makers = (self.wiring.maker(name) for each in behind for name in each.inputs)
         return {maker.device for maker in makers if maker is not None and maker.role == "gradient" and maker.device}
+
+    def misplaced_terms(self) -> Iterator[Misplaced]:
+        """What one device computes of the variables of each device alone, such as a penalty, and sends back to it."""
+        homes: dict[str, set[DeviceName | None]] = {}
+        for op in self.wiring.ops:
+            makers = self.wiring.makers(op)
+            if op.role == "variable":
+                homes[op.name] = {self.homes.get(each) for each in self.variables.get(op.name, ())}
+            elif makers and op.role == "forward" and not self.account.depends(op):
+                known = all(maker.name in homes or maker.role == "constant" for maker in makers)
+                homes |= {op.name: {each for maker in makers for each in homes.get(maker.name, ())}} if known else {}
+        apart: dict[str, DeviceName] = {}
+        for op in reversed(self.wiring.ops):
+            away = homes.get(op.name, set()) - {op.device}
+            if op.role != "forward" or op.requested is None or op.device not in self.devices or len(away) != 1:
+                continue
+            (home,) = away
+            ends = [each for each in self.wiring.readers(op) if each.role == "forward"]
+            back = all(each.device == home or apart.get(each.name) == home for each in ends)
+            if home in self.devices and ends and back and computes(op):
+                apart[op.name] = home
+        kinds = {self.account.kinds[name] for name in apart}
+        alike: dict[int, list[Op]] = defaultdict(list)
+        for op in self.wiring.ops:
+            if op.name in homes and op.role == "forward" and self.account.kinds[op.name] in kinds:
+                alike[self.account.kinds[op.name]].append(op)
+        found = []
+        for group in alike.values():
+            owners = {apart.get(op.name, op.device) for op in group}
+            if len({op.device for op in group}) == 1 and len(owners) == len(group) > 1:
+                found += [Misplaced(op, apart[op.name], TERM_AWAY) for op in group if op.name in apart]
+        total = sum(map(self.account.weight, self.account.work))
+        if sum(self.account.weight(each.op) for each in found) >= SHARE * total:
+            yield from found
 
     def misplaced_copies(self) -> Iterator[Misplaced]:
         """The copies of weights that are each for one device alone, and made in the scope of another one."""

@@ -24,7 +24,7 @@ from harness.judgement.oracle import ask_oracle
 from harness.judgement.origins import with_origins
 from harness.judgement.outside import judge_python_layers
 from harness.judgement.patterns import judge_pattern
-from harness.judgement.placement import hint_of_sharing, judge_placement, judge_sharing, judge_variables
+from harness.judgement.placement import hint_of_sharing, judge_placement, judge_sharing, judge_updates, judge_variables
 from harness.judgement.runs import (
     PROJECTION_SCOPE,
     Mode,
@@ -144,7 +144,8 @@ class Examination:
         try:
             with uses_noted(snapshot) as used_by_reference:
                 raw = self._raw(self.single, mode)
-            self.shared.add(used, used_by_reference, snapshot)
+            after = {} if traced is None else dict(zip(map(id, snapshot.variables), traced[1].state, strict=False))
+            self.shared.add(used, used_by_reference, snapshot, after)
             expected = as_result(raw, self.shared.variables, snapshot.starts, copied=mode == "eager")
             del raw
         except HarnessError:
@@ -164,8 +165,8 @@ class Examination:
             return
         evidence, found = traced
         # The reference may have added some, which the program under test has left alone.
-        after = snapshot.starts | dict(zip(map(id, snapshot.variables), found.state, strict=False))
-        found = replace(found, state=tuple(after[id(variable)] for variable in self.shared.variables))
+        after = snapshot.starts | after
+        found = replace(found, state=tuple(after[id(self.shared.of_parallel(each))] for each in self.shared.variables))
         # Of another mode only the outputs are compared with these.
         self.expected[mode] = replace(expected, gradients=(), state=())
         snapshot.restore()
@@ -197,6 +198,7 @@ class Examination:
         )
         if self.pattern is not None:
             self.judged.findings.extend(judge_pattern(evidence, self.devices, self.pattern, mode))
+            self.judged.findings.extend(judge_updates(evidence, self.devices, mode))
 
     def _traced(self, mode: Mode, snapshot: Snapshot, used: set[int]) -> tuple[Trace, Result] | None:
         raised: list[Exception] = []

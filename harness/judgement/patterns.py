@@ -95,10 +95,28 @@ def _between_stages(wiring: Wiring, devices: Devices, edge: _Edge) -> str:
     if start < 0 or end < 0:
         return "a stage's tensor passes through a device that is not part of the pipeline"
     if source.role == "forward" and reader.role == "forward" and end != start + 1:
-        return _SKIPPED
+        return "" if end == start - 1 and _goes_back(wiring, source, reader) else _SKIPPED
     if source.role == "gradient" and end != start - 1:
         return "a stage may pass gradients only to the previous device: an op is on the wrong device"
     return ""
+
+
+def _goes_back(wiring: Wiring, source: Op, reader: Op) -> bool:
+    """Whether a stage gets a gradient that the program computes itself, without a tape.
+
+    It brings this together with what it handed on in the forward pass, and hands nothing on any more.
+    """
+    place = reader.device
+
+    def here(op: Op) -> bool:
+        return op.device == place and op.role in ("forward", "control")
+
+    after = [*reached([reader], lambda op: [each for each in wiring.readers(op) if here(each)])]
+    handed_on = {each.name for each in reached([source], wiring.before) if here(each) and computes(each)}
+    used = reached(after, lambda op: [each for each in wiring.before(op) if here(each)])
+    readers = [each for op in after for each in wiring.readers(op)]
+    onward = any(each.device == source.device and each.role == "forward" for each in readers)
+    return not onward and any(op.name in handed_on for op in used)
 
 
 def _to_its_maker(wiring: Wiring, devices: Devices, source: Op, reader: Op) -> bool:

@@ -39,7 +39,7 @@ def left_to_others(shards: Shards) -> Iterator[Misplaced]:
         deal = _deal(shards, step)
         if len(deal) == number and len(_shares(deal)) > 1 and _shares(deal).keys() <= shards.devices:
             deals[deal].append(step)
-    if not deals:
+    if not deals or _is_grid(shards):
         return
     home = _home(shards, deals)
     places, made = dict(home), _made(shards)
@@ -53,6 +53,19 @@ def left_to_others(shards: Shards) -> Iterator[Misplaced]:
             continue
         if not _are_checks(shards, ops, places, made) and not _are_tiles(shards, ops, places):
             yield from (Misplaced(op, places[shards.part(op)], _LEFT_TO_ANOTHER) for op in ops)
+
+
+def _is_grid(shards: Shards) -> bool:
+    """Whether all work on the parts is one line that meets each of them with several others, as blocks of a product."""
+    total = sum(map(shards.weight, shards.worked))
+    weights: dict[tuple[object, ...], float] = defaultdict(float)
+    times: Counter[int] = Counter()
+    for op in shards.worked:
+        sources = [source for source in shards.provenance.sources[op.name] if _is_cut_out(shards, source)]
+        kind = (op.type, shards.trace.places.get(op.name), len(sources))
+        weights[kind] += shards.weight(op)
+        times[shards.part(op)] += bool(sources) and has_weights(op)
+    return max(weights.values()) > (1.0 - SHARE) * total and min(times.values()) > 1
 
 
 def _deal(shards: Shards, step: Mapping[int, Op]) -> _Deal:
@@ -188,7 +201,8 @@ def _are_checks(shards: Shards, ops: Sequence[Op], home: Mapping[int, DeviceName
 def _are_tiles(shards: Shards, ops: Sequence[Op], home: Mapping[int, DeviceName]) -> bool:
     """Whether these ops work on columns, or on pieces of all rows, and exchange nothing with the work at home.
 
-    Where rows and columns are cut, a tile is as much of the one as of the other.
+    Where rows and columns are cut, of one tensor or of two that are multiplied, a tile is as much of the one as of the
+    other.
     """
     behind, after = _around(shards, ops)
     at_home = {op.name for op in shards.worked if shards.place(op) == home[shards.part(op)]}
@@ -197,6 +211,7 @@ def _are_tiles(shards: Shards, ops: Sequence[Op], home: Mapping[int, DeviceName]
     by_name = shards.wiring.by_name
     cuts = [by_name[name] for name, _ in shards.parts if name in by_name]
     cuts += [by_name[name] for name in behind]
+    cuts += [by_name[name] for op in ops for name, _ in shards.provenance.sources[op.name] if name in by_name]
     return any(_keeps_all_rows(shards, op) for op in cuts if op.type in SPLITS | SLICES)
 
 

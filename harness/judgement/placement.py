@@ -75,7 +75,7 @@ def judge_placement(
         branches = [each for each in branches if each.op.name not in known]
         misplaced += [each for each in branches if each.op.device != each.expected]
         known |= {each.op.name for each in branches}
-        own = (*belongings.misplaced_updates(), *belongings.misplaced_copies())
+        own = (*belongings.misplaced_updates(), *belongings.misplaced_terms(), *belongings.misplaced_copies())
         misplaced += [each for each in own if each.op.name not in known]
         away = [each for each in belongings.misplaced_variables() if not (slots_named and each.cause == SLOT_AWAY)]
         away += belongings.misplaced_sums()
@@ -88,6 +88,12 @@ def judge_placement(
         *(judge_waiting(account, mode) if on_host else ()),
         *_unused(account, devices, mode, rows, program, chosen=not on_host),
     ]
+
+
+def judge_updates(trace: Trace, devices: Devices, mode: str) -> list[Finding]:
+    """Findings of the kind ``op-placement`` on updates of variables alone, for programs that name a pattern."""
+    account = Account(Provenance(Wiring(trace)), devices, trace)
+    return _merge("op-placement", Belongings(account, devices).misplaced_updates(), trace, mode)
 
 
 def _merge(kind: str, misplaced: Iterable[Misplaced], trace: Trace, mode: str) -> list[Finding]:

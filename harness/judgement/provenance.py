@@ -9,7 +9,7 @@ is a join. A backward op works on what its forward op works on. Shapes are no da
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Set
+from collections.abc import Callable, Iterable, Iterator, Mapping, Set
 from typing import Any, NamedTuple
 
 from harness.evidence.arithmetic import SPLITS
@@ -133,6 +133,17 @@ class Provenance:
             name, port = self.sources[op.name][0]
             op = self.wiring.by_name.get(name)
         return name, port
+
+    def made_of(self, tensors: Iterable[tuple[str, int]], known: Callable[[Op], bool]) -> set[tuple[str, int]]:
+        """The tensors and all that they were made of, up to those of ops that are not ``known``."""
+        waiting, found = [*tensors], set[tuple[str, int]]()
+        while waiting:
+            tensor = waiting.pop()
+            op = self.wiring.by_name.get(tensor[0])
+            if tensor not in found and (op is None or known(op)):
+                found.add(tensor)
+                waiting += self.sources[op.name] if op is not None else ()
+        return found
 
     def followed(self, parts: Mapping[_Part, int]) -> Family:
         """What works on each of these parts, or on several of them."""

@@ -74,8 +74,14 @@ def _answered(examination: Examination, mode: Mode, names: Mapping[int, str], *,
     # The last argument is the number 1.
     tensors = tf.nest.flatten(examination.tested.arguments(mode), expand_composites=True)
     shapes = [*(tuple(each.shape) for each in tensors), ()]
-    question = Question(graphs, shapes, names=names, deadline=monotonic() + _LIMIT_S)
-    proof = answer(question, ("real arithmetic",), any_batch=any_batch)
+    copies = {
+        id(examination.shared.of_parallel(each).handle): id(each.handle)
+        for each in examination.shared.variables
+        if id(each) in examination.shared.copies
+    }
+    question = Question(graphs, shapes, names=names, copies=copies, deadline=monotonic() + _LIMIT_S)
+    assumed = [f"{names[key]} of both programs start equal" for key in copies.values() if key in names]
+    proof = answer(question, ("real arithmetic", *assumed), any_batch=any_batch)
     if question.computed is None:
         return Proving(proof)
     evidence, devices = examination.traces[mode], examination.devices

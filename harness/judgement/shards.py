@@ -341,12 +341,11 @@ class Shards:
         return found
 
     def _reads_rows(self, op: Op, updated: Set[str]) -> bool:
-        """Whether an op reads its part, or what was made of it, other than what came of gradients."""
-        sources = [source for source in self.provenance.sources[op.name] if source[0] not in updated]
-        of_part = (self.part(op) == self.family.get(name) for name, _ in sources)
-        return any(of_part) or any(
-            not self.parts.keys().isdisjoint({(name, port), (name, None)}) for name, port in sources
-        )
+        """Whether an op reads its part, another argument, or what was made of these, and did not come of gradients."""
+        read = [source for source in self.provenance.sources[op.name] if source[0] not in updated]
+        made = self.provenance.made_of(read, lambda each: each.role != "gradient")
+        rows = (name.startswith("argument[") or {(name, port), (name, None)} & self.parts.keys() for name, port in made)
+        return any(rows) or any(self.part(op) == self.family.get(name) for name, _ in read)
 
     def excused(self, op: Op) -> bool:
         """Whether an op only weights what is then joined, or is done where its part is handed on to."""

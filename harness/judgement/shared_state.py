@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence, Set as AbstractSet
+from collections.abc import Callable, Iterator, Mapping, Sequence, Set as AbstractSet
 from dataclasses import dataclass, field
 from typing import Any
+
+import numpy as np
 
 from harness.judgement.runs import same_bits, value_of, variable_name
 from harness.judgement.state import Snapshot, is_comparable, plain, variables_of
@@ -17,8 +19,10 @@ class SharedState:
     """The variables that two programs share, so that a different value after a call is a difference of the programs.
 
     These are the variables that the caller names, those that both programs use when they run, and those that the
-    reference changes in a Keras layer, metric or optimizer of which both programs use a variable. All other state is
-    its program's own affair, even if both can reach it: each may keep an optimizer or a counter of its own there.
+    reference changes in a Keras layer, metric or optimizer of which both programs use a variable. Where each program
+    works with weights of its own that start equal, as two copies of a model do, those of the reference stand for both.
+    All other state is its program's own affair, even if both can reach it: each may keep an optimizer or a counter of
+    its own there.
     """
 
     parallel: Callable[..., Any]
@@ -27,9 +31,24 @@ class SharedState:
     variables: list[Any]
     #: Names of those that both programs can reach, and that the reference alone uses, and changes.
     of_reference: set[str] = field(default_factory=set)
+    #: By the ids of the reference's variables: what the parallel program has in the place of each.
+    copies: dict[int, Any] = field(default_factory=dict)
 
-    def add(self, used: AbstractSet[int], used_by_reference: AbstractSet[int], snapshot: Snapshot) -> None:
-        """Add the variables that one mode has shown to be shared; ``used`` are ids of those that each program uses."""
+    def of_parallel(self, variable: Any) -> Any:
+        """The variable that the parallel program uses where the reference uses this one."""
+        return self.copies.get(id(variable), variable)
+
+    def add(
+        self,
+        used: AbstractSet[int],
+        used_by_reference: AbstractSet[int],
+        snapshot: Snapshot,
+        after: Mapping[int, Any],
+    ) -> None:
+        """Add the variables that one mode has shown to be shared.
+
+        ``used`` are ids of those that each program uses, and ``after`` has what the parallel program left in them.
+        """
         known = set(map(id, self.variables)) | _generator_states([self.parallel, self.reference])
         candidates = [
             each
@@ -42,7 +61,17 @@ class SharedState:
         ]
         shared = both | self._kept_with(both) if alone else both
         self.variables = [*self.variables, *(each for each in candidates if id(each) in shared)]
-        if own := [each for each in alone if id(each) not in shared]:
+        own = [each for each in alone if id(each) not in shared]
+        others = [
+            each
+            for each in snapshot.variables
+            if id(each) in used - used_by_reference and id(each) in after and is_comparable(each)
+        ]
+        changed = {id(each) for each in others if not same_bits(after[id(each)], starts[id(each)])}
+        copies = _copies(own, others, changed, starts)
+        self.copies |= copies
+        self.variables += [each for each in own if id(each) in copies]
+        if own := [each for each in own if id(each) not in copies]:
             reached = set(map(id, variables_of([self.parallel], ())))
             self.of_reference |= {variable_name(each) for each in own if id(each) in reached}
 
@@ -57,6 +86,36 @@ class SharedState:
         return {
             each for owned in nearest.values() if any(nearest[of] is owned for of in owned & used) for each in owned
         }
+
+
+def _copies(
+    own: Sequence[Any], others: Sequence[Any], changed: AbstractSet[int], starts: Mapping[int, Any]
+) -> dict[int, Any]:
+    """By the ids of variables that the reference changes, the only one of the others that starts with the same numbers.
+
+    Numbers that are all equal, such as the zeros of a bias, do not say which variable is meant. But if all variables
+    that the programs change start alike one by one, in the order in which the programs hold them, each is a copy of the
+    one in its place.
+    """
+
+    def kinds(variables: Sequence[Any]) -> list[tuple[Any, ...]]:
+        values = [starts[id(each)] for each in variables]
+        return [(value.dtype.name, value.shape, value.tobytes()) for value in values]
+
+    own, others = ([each for each in side if _is_array(starts[id(each)])] for side in (own, others))
+    mine, theirs = kinds(own), kinds(others)
+    known = {
+        id(variable): others[theirs.index(kind)]
+        for variable, kind in zip(own, mine, strict=True)
+        if mine.count(kind) == theirs.count(kind) == 1 and np.ptp(np.abs(starts[id(variable)])) > 0
+    }
+    updated = [each for each in others if id(each) in changed]
+    in_order = {id(variable): other for variable, other in zip(own, updated, strict=False)}
+    return in_order if known and kinds(updated) == mine else known
+
+
+def _is_array(start: Any) -> bool:
+    return np.issubdtype(start.dtype, np.inexact) and start.size > 1
 
 
 def _keras_objects(callables: Sequence[Callable[..., Any]]) -> Iterator[Any]:

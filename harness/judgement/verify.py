@@ -70,9 +70,10 @@ def verify(
         inputs: names to arrays, tensors, or nests of them. Other values are passed on unchanged. ``None``: no inputs.
         devices: the devices that the program is meant to use. ``None``: those that ``configure`` has configured.
         variables: the variables that both programs use. Gradients are taken for them, and their values after the call
-            are compared, as are those of other variables that both programs use, and of those that the reference
-            changes in a Keras layer, metric or optimizer of which both use some.
-            Every run starts from the same values.
+            are compared, as are those of other variables that both programs use, of those that the reference
+            changes in a Keras layer, metric or optimizer of which both use some, and of weights that start with the
+            same numbers as weights of the other program, as in two copies of a model. Every run starts from the same
+            values.
         gradients: compare and place the gradients of a random projection of the outputs with respect to the floating
             inputs and to ``variables``. ``None``: if there are ``variables`` and ``parallel`` is no step, which takes
             gradients itself, or updates all trainable ones of them and returns nothing for each row. A step is judged

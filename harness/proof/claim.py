@@ -82,6 +82,8 @@ class Question:
     variables: Sequence[Any] = ()
     starts: Mapping[int, Any] = field(default_factory=dict)
     names: Mapping[int, str] | None = None
+    #: What the program has in the place of variables of the reference, which it does not use: by the handles' ids.
+    copies: Mapping[int, int] = field(default_factory=dict)
     #: By the monotonic clock: what is not proved by then stays so.
     deadline: float | None = None
     #: How many operations were evaluated last.
@@ -197,7 +199,9 @@ def _compared(question: Question, one: Traced, other: Traced, shapes: Sequence[S
     run_p = Run(algebra, deadline=question.deadline, placeholders=one.placeholders)
     results_r = run_r.graph(other.graph, start_values(run_r, other.graph, question.starts, shapes), other.results)
     mark = len(algebra.atoms)
-    results_p = run_p.graph(one.graph, start_values(run_p, one.graph, question.starts, shapes), one.results)
+    results_p = run_p.graph(
+        one.graph, start_values(run_p, one.graph, question.starts, shapes, question.copies), one.results
+    )
     question.ops = len(run_r.seen) + len(run_p.seen)
     question.computed = question.computed or Computed.of(run_p, run_r, results_p)
     if len(one.names) != len(other.names):

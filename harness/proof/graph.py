@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from types import MappingProxyType
 from typing import Any
 
 from harness._tensorflow import graph_of_function
@@ -274,10 +275,17 @@ def in_order(graph: Any) -> list[Any]:
     return list(done.values())
 
 
-def start_values(run: Run, graph: Any, starts: Mapping[int, Any], inputs: Sequence[Sequence[Any]]) -> list[Any]:
+def start_values(
+    run: Run,
+    graph: Any,
+    starts: Mapping[int, Any],
+    inputs: Sequence[Sequence[Any]],
+    copies: Mapping[int, int] = MappingProxyType({}),
+) -> list[Any]:
     """The values of a graph's arguments: inputs of these shapes, then what it captures.
 
-    Variables with one value in ``starts``, by their handles' ids, begin with equal values.
+    Variables with one value in ``starts``, by their handles' ids, begin with equal values. ``copies`` count as those
+    that they are copies of.
     """
     outside = {inner.name: outer for outer, inner in graph.captures}
     given: list[Any] = []
@@ -289,16 +297,14 @@ def start_values(run: Run, graph: Any, starts: Mapping[int, Any], inputs: Sequen
             given.append(run.alg.of(atom))
             count += 1
         else:
-            given.append(_captured(run, outer, starts))
+            given.append(_captured(run, outer, starts, copies))
     return given
 
 
-def _captured(run: Run, outer: Any, starts: Mapping[int, Any]) -> Any:
+def _captured(run: Run, outer: Any, starts: Mapping[int, Any], copies: Mapping[int, int]) -> Any:
     if outer.dtype.name == "resource":
-        found = variable_shape(outer)
-        if found is None:
-            return Ref(id(outer))
-        return Ref(id(outer), starts.get(id(outer), id(outer)), *found)
+        found, key = variable_shape(outer), copies.get(id(outer), id(outer))
+        return Ref(key) if found is None else Ref(key, starts.get(key, key), *found)
     if outer.dtype.name == "variant" or not hasattr(outer, "numpy"):
         return Lost("a captured value that is no tensor")
     return run.alg.const(outer.numpy())

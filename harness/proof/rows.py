@@ -197,7 +197,8 @@ class Rows(Values):
         args = [
             arg if k is None else self.slice(arg, k, start, end) for arg, k in zip(atom.args, found[0], strict=True)
         ]
-        if any(k is not None and self._joins(arg, k) for arg, k in zip(args, found[0], strict=True)):
+        # Rows on both sides of a seam are rows of the whole, to which the operation would go back.
+        if not all(map(self.is_seamless, args, found[0])):
             return None
         if atom.form.redo:
             return atom.form.redo(args)

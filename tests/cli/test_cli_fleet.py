@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import random
 from dataclasses import replace
 from pathlib import Path
 
+import fsspec
 import pytest
 import simulated_fleet as simulated
 from command_line import run
 
+from harness.atomic_file import write_atomically
 from harness.records import Host
 from harness.report.storage import json_text, save_run
 
@@ -58,6 +61,59 @@ def test_a_plan_is_printed_and_history_tells_where_a_card_failed(store: Path) ->
     assert run(store, "fleet", "history", "--serial", "9").returncode == 3
 
 
+def test_a_store_can_be_at_a_url(store: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(store / "cache"))
+    memory, url = fsspec.filesystem("memory"), ("--store", "memory://bucket/fleet")
+    try:
+        folders = [f"fleet/sim-{number:04}" for number in range(12)]
+        assert run(store, "fleet", "add", *folders, *url).stdout.count("added memory://bucket/fleet/records/") == 12
+        done = run(store, "fleet", "report", *url)
+        assert done.stdout.splitlines()[-3:] == [
+            f"Report: memory://bucket/fleet/fleet{rest}" for rest in (".html", "-verdict.json", "-junit.xml")
+        ]
+        there = memory.cat_file("/bucket/fleet/fleet-verdict.json").decode()
+        assert run(store, "fleet", "report", "--json", "--output", "here", *url).stdout == there
+        assert json.loads(there)["counts"]["action"] == 1
+        assert "scontrol update NodeName=sim-0004 State=DRAIN" in run(store, "fleet", "plan", *url).stdout
+        assert run(store, "fleet", "history", "--serial", "1650000042", *url).returncode == 1
+        assert run(store, "fleet", "report", "--store", f"file://{store}/fleet").stdout.startswith("FAIL: 12 machines")
+        done = run(store, "fleet", "report", "--store", "memory://bucket/none")
+        assert done.returncode == 3
+        assert done.stderr.startswith("harness: error: store memory://bucket/none: no record of any machine; ")
+    finally:
+        memory.rm("/bucket", recursive=True)
+
+
+def test_a_store_that_is_full_ends_a_run_with_its_summary_and_the_rest_can_be_done(
+    store: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (store / "hosts.txt").write_text("one\ntwo\nthree\n", encoding="utf-8")
+    (store / "ssh").write_text(f"cat {store}/fleet/sim-0001/run.json\n", encoding="utf-8")
+    arguments = ("fleet", "run", "--hosts", "hosts.txt", "--ssh", "sh ssh", "--at-once", "1", "--store", "new")
+
+    def full(path: Path, text: str) -> None:
+        if path.parent.name == "two":
+            raise OSError(errno.ENOSPC, "No space left on device")
+        write_atomically(path, text)
+
+    with monkeypatch.context() as patch:
+        patch.setattr("harness.fleet.files.write_atomically", full)
+        done = run(store, *arguments)
+    (folder,) = (store / "new" / "runs").iterdir()
+    place = folder.relative_to(store)
+    assert done.returncode == 2
+    assert done.stdout.startswith(f"one: done\n1 of 3 machines sent a record: {place}\n")
+    assert done.stderr == (
+        f"harness: error: store {place}: No space left on device; the run has ended, and what has come so far is kept; "
+        "harness fleet run --resume does the rest\n"
+        "harness: INCOMPLETE: 2 of 3 machines have no record of this run\n"
+    )
+    done = run(store, "fleet", "report", "--store", "new")
+    assert done.stdout.startswith("UNKNOWN, INCOMPLETE: 3 machines asked, 1 reached, 1 exercised, 1 proven")
+    done = run(store, *arguments, "--resume")
+    assert (done.returncode, done.stdout.splitlines()[-2]) == (0, f"3 of 3 machines sent a record: {place}")
+
+
 def test_records_are_added_and_what_is_none_is_named(store: Path) -> None:
     (store / "bad.json").write_text("{", encoding="utf-8")
     other = replace(simulated.sound(20, random.Random(20)), host=Host("new"))
@@ -76,11 +132,17 @@ def test_records_are_added_and_what_is_none_is_named(store: Path) -> None:
     ("arguments", "message"),
     [
         (["fleet", "report", "--store", "absent"], "store absent: no such folder; harness fleet run --store makes it"),
+        (["fleet", "report", "--store", "ftp9://a/b"], "store ftp9://a/b: Protocol not known: ftp9"),
         (["fleet", "report", "--as-of", "soon"], "--as-of 'soon'; accepted: a date, such as 2027-01-31"),
         (["fleet", "report", "--policy", "none.toml"], "policy none.toml: No such file or directory"),
         (["fleet", "plan", "--scheduler", "lsf"], "--scheduler 'lsf'; accepted: slurm, kubernetes"),
         (["fleet", "run"], "no engine given; accepted: one of --hosts FILE, --slurm, --ray ADDRESS"),
         (["fleet", "run", "--slurm", "--hosts", "a"], "--hosts and --slurm; accepted: one of"),
+        (["fleet", "run", "--slurm", "--store", "memory://a/b"], "store memory://a/b: the machines write to a folder"),
+        (
+            ["fleet", "links", "--slurm", "--store", "memory://a/b"],
+            "store memory://a/b: the machines write to a folder",
+        ),
         (["fleet", "run", "--hosts", "absent"], "--hosts absent: No such file or directory"),
         (["fleet", "run", "--slurm", "--limit", "0"], "--limit 0; accepted: a number of seconds above 0"),
         (["fleet", "links"], "no engine given; accepted: one of --hosts FILE, --slurm, --ray ADDRESS"),

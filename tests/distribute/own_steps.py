@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import cache
 from typing import Any
 
 from harness.distribute import Training
@@ -149,6 +150,52 @@ def other_optimum() -> Training:
         return tf.reduce_sum(error) / tf.cast(rows, tf.float32)
 
     return stepping(loss_of)
+
+
+def _less_a_mean(mean: Any) -> Training:
+    """From the truth, a moving average of it is taken off, which is no variable of the model."""
+    import tensorflow as tf
+
+    net = tf.keras.Sequential([tf.keras.Input((4,)), tf.keras.layers.Dense(3)])
+    optimizer = tf.keras.optimizers.SGD(0.1)
+
+    def step(x: Any, y: Any, rows: Any) -> Any:
+        with tf.GradientTape() as tape:
+            loss = share(net, x, y - mean, rows)
+        gradients = tape.gradient(loss, net.trainable_variables)
+        optimizer.apply_gradients(zip(gradients, net.trainable_variables, strict=True))
+        mean.assign(0.5 * mean + 0.5 * tf.reduce_mean(y, axis=0))
+        return loss, gradients
+
+    return Training(net, "mse", optimizer, step=step)
+
+
+def mean_of_each() -> Training:
+    """Each replica has a moving average of its own rows."""
+    import tensorflow as tf
+
+    on_read = tf.VariableSynchronization.ON_READ
+    mean = tf.Variable(tf.zeros([3]), trainable=False, synchronization=on_read, aggregation=tf.VariableAggregation.MEAN)
+    return _less_a_mean(mean)
+
+
+def mean_of_all() -> Training:
+    import tensorflow as tf
+
+    mean = tf.Variable(tf.zeros([3]), trainable=False, aggregation=tf.VariableAggregation.MEAN)
+    return _less_a_mean(mean)
+
+
+@cache
+def _kept_for_good() -> Any:
+    import tensorflow as tf
+
+    return tf.Variable(tf.zeros([3]), trainable=False)
+
+
+def mean_from_run_to_run() -> Training:
+    """A variable that was made once, and goes on from where another run ended."""
+    return _less_a_mean(_kept_for_good())
 
 
 def _metric(assign: str, reduce: str) -> Any:

@@ -15,7 +15,7 @@ import pytest
 pytestmark = [pytest.mark.usefixtures("forked_workers"), pytest.mark.long]
 
 CUSTOM, FIT = ("custom",), ("fit",)
-#: The loop of each, and how its first sentence begins; ``None``: it passes.
+#: The loop of each, and what its first sentence contains; ``None``: it passes.
 TRAININGS: dict[str, tuple[tuple[str, ...], str | None]] = {
     "regularized_in_each": (CUSTOM, "a regulariser, is counted 2 times, once for each replica, instead of once (own_s"),
     "regularized": (CUSTOM, None),
@@ -37,6 +37,9 @@ TRAININGS: dict[str, tuple[tuple[str, ...], str | None]] = {
         "Keras adds up the replicas' states of a metric, which is right for sums and counts, but",
     ),
     "counts_added_up": (CUSTOM, None),
+    "mean_of_each": (CUSTOM, "loss, step 1: loss diverged from the single-device run at step 1"),
+    "mean_of_all": (CUSTOM, None),
+    "mean_from_run_to_run": (CUSTOM, "or keeps something from run to run; make each variable that it keeps in build"),
     "counts_added_up in fit": (FIT, "Keras's fit reports the mean of the results that the replicas have for close"),
 }
 
@@ -82,5 +85,5 @@ def judged(tmp_path_factory: pytest.TempPathFactory, spec_of: Callable[[int], st
 def test_the_cause_is_the_one_that_gives_the_numbers(judged: dict[str, Any], name: str) -> None:
     verdict, reason = judged[name]
     said = TRAININGS[name][1]
-    assert verdict == ("PASS" if said is None else "FAIL"), reason
+    assert verdict == {None: "PASS", "mean_from_run_to_run": "UNKNOWN"}.get(said and name, "FAIL"), reason
     assert said is None or said in reason, reason

@@ -66,7 +66,8 @@ def hosts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Hosts:
 
 def test_each_host_comes_to_a_result_and_those_without_a_record_say_why(tmp_path: Path, hosts: Hosts) -> None:
     store = Store(tmp_path / "store")
-    folder, run = start(hosts, ("--level", "quick"), store, NOW)
+    files, run = start(hosts, ("--level", "quick"), store, NOW)
+    folder = files.folder
     outcomes = {each.machine: each.why for each in carry_out(hosts, MachineRun(run.arguments, folder, 60.0, 2), run)}
     assert outcomes["one"] == outcomes["two"] == ""
     assert outcomes["dead"] == "ssh: connect to host dead port 22: No route to host"
@@ -92,7 +93,8 @@ def test_a_host_that_hangs_is_ended_at_its_limit(tmp_path: Path, hosts: Hosts, m
 def test_an_interrupted_run_keeps_its_results_and_is_resumed_with_the_rest(tmp_path: Path, hosts: Hosts) -> None:
     (tmp_path / "hosts").write_text("one\nhung\ntwo\n", encoding="utf-8")
     store = Store(tmp_path / "store")
-    folder, run = start(hosts, (), store, NOW)
+    files, run = start(hosts, (), store, NOW)
+    folder = files.folder
     going = carry_out(hosts, MachineRun((), folder, 600.0, 1), run)
     assert next(going).machine == "one"
     before = threading.active_count()
@@ -104,7 +106,7 @@ def test_an_interrupted_run_keeps_its_results_and_is_resumed_with_the_rest(tmp_p
     (tmp_path / "ssh").write_text(SSH.replace("hung)", "other)"), encoding="utf-8")
     again = Hosts(hosts.path, str(tmp_path / "ssh"), hosts.program)
     same, left = resume(again, store)
-    assert same == folder
+    assert same == files
     done = [each.machine for each in carry_out(again, MachineRun(left.arguments, folder, 60.0), left)]
     assert sorted(done) == ["hung", "two"]
     assert judge_store(store, Policy(), NOW).counts.proven == 3
@@ -134,6 +136,7 @@ def test_a_file_of_hosts_that_cannot_be_used_is_one_clear_line(tmp_path: Path, t
 def test_machines_that_an_engine_leaves_out_are_in_the_denominator(tmp_path: Path) -> None:
     class Engine:
         name = "made up"
+        needs_folder = False
 
         def machines(self) -> list[Asked]:
             return [Asked("a"), Asked("b", "not idle: allocated")]
@@ -146,14 +149,16 @@ def test_machines_that_an_engine_leaves_out_are_in_the_denominator(tmp_path: Pat
             yield Done("a", json_text(simulated.sound(3, random.Random(3))))
 
     store = Store(tmp_path)
-    folder, run = start(Engine(), (), store, NOW)
+    files, run = start(Engine(), (), store, NOW)
+    folder = files.folder
     list(carry_out(Engine(), MachineRun((), folder, 1.0), run))
     found = judge_store(store, Policy(), NOW)
     assert [(each.name, str(each.state), each.why) for each in found.machines] == [
         ("a", "proven", ""),
         ("b", "no result", "not idle: allocated"),
     ]
-    other, _ = start(Engine(), (), store, NOW)
+    files, _ = start(Engine(), (), store, NOW)
+    other = files.folder
     assert other != folder, "two runs in one second have folders of their own"
     assert isinstance(asked.load(other / "fleet.json"), FleetRun)
 
@@ -188,7 +193,8 @@ def slurm(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def test_slurm_gets_a_job_for_each_idle_node_and_a_node_that_dies_is_a_result(slurm: Path) -> None:
     store, engine = Store(slurm / "store"), SlurmEngine(["--partition=gpu"])
-    folder, run = start(engine, ("--level", "standard"), store, NOW)
+    files, run = start(engine, ("--level", "standard"), store, NOW)
+    folder = files.folder
     outcomes = {each.machine: each.why for each in carry_out(engine, MachineRun(run.arguments, folder, 90.0), run)}
     assert outcomes["n1"] == ""
     assert outcomes["n2"] == "no record; its job 12 ended: NODE_FAIL; see slurm.log"
@@ -197,6 +203,30 @@ def test_slurm_gets_a_job_for_each_idle_node_and_a_node_that_dies_is_a_result(sl
     for option in ("--exclusive", "--nodelist=n1", "--nice=10000", "--time=2", "--partition=gpu", "--level standard"):
         assert option in submitted
     assert judge_store(store, Policy(), NOW).counts.asked == 3
+
+
+def test_a_job_that_slurm_does_not_end_is_a_result_and_so_is_what_a_job_says_last(
+    slurm: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("harness.fleet.engines.slurm._GRACE_S", 0.0)
+    script(slurm / "squeue", "#!/bin/sh\necho '11|COMPLETING'\n")
+    engine = SlurmEngine(wait_s=0.0)
+    (hung,) = engine.run(["n1"], MachineRun((), slurm / "a", 0.0))
+    assert hung.why == "no result within 0 s; its job 11 is COMPLETING still"
+    assert (slurm / "cancelled").read_text(encoding="utf-8") == "11\n"
+    script(slurm / "squeue", "#!/bin/sh\n")
+    (slurm / "b" / "n2").mkdir(parents=True)
+    for said, why in (
+        ("harness: error: no space\nbye\n", "no space"),
+        ("slurmstepd: error: *** JOB 12 CANCELLED ***\n", "*** JOB 12 CANCELLED ***"),
+        ("hello\n", "see slurm.log"),
+    ):
+        (slurm / "b" / "n2" / "slurm.log").write_text("x" * 100_000 + "\n" + said, encoding="utf-8")
+        (lost,) = engine.run(["n2"], MachineRun((), slurm / "b", 60.0))
+        assert lost.why == f"no record; its job 12 ended: NODE_FAIL; {why}"
+    script(slurm / "scontrol", "#!/bin/sh\necho 'JobState=FAILED ExitCode=124:0'\n")
+    (late,) = engine.run(["n2"], MachineRun((), slurm / "b", 60.0))
+    assert late.why == "no result within 60 s"
 
 
 def test_jobs_that_do_not_start_are_cancelled_and_so_is_everything_at_the_end(slurm: Path) -> None:
@@ -218,7 +248,8 @@ def test_jobs_that_do_not_start_are_cancelled_and_so_is_everything_at_the_end(sl
 
 def test_a_record_is_kept_as_it_was_sent_but_for_its_name(tmp_path: Path, hosts: Hosts) -> None:
     (tmp_path / "hosts").write_text("one\n", encoding="utf-8")
-    folder, run = start(hosts, (), Store(tmp_path / "store"), NOW)
+    files, run = start(hosts, (), Store(tmp_path / "store"), NOW)
+    folder = files.folder
     list(carry_out(hosts, MachineRun((), folder, 60.0), run))
     kept = json.loads((folder / "one" / "run.json").read_text(encoding="utf-8"))
     sent = json.loads((tmp_path / "record.json").read_text(encoding="utf-8"))

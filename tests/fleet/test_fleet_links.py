@@ -26,7 +26,7 @@ from harness.fleet.fleet import judge_store
 from harness.fleet.index import load
 from harness.fleet.links.agent import Meeting, Missing
 from harness.fleet.links.judge import judge_links
-from harness.fleet.links.record import LinkPlan, LinkRun, Lost, Report, keep, newest, parse_report, reports_of
+from harness.fleet.links.record import LinkPlan, LinkRun, Lost, Report, keep, parse_report, reports_of, runs_of
 from harness.fleet.links.run import LinkOptions, carry_out, start
 from harness.fleet.links.schedule import Exchange, packed, pairs, rings, schedule
 from harness.fleet.links.verdict import LinkFinding, Scope
@@ -306,6 +306,7 @@ class Network:
     """An engine whose machines are made up: it answers with the lines of reports, and one machine dies."""
 
     name = "made up"
+    needs_folder = False
 
     def __init__(self, made: SimulatedNetwork, kept: bool) -> None:
         self.made, self.kept, self.calls = made, kept, 0
@@ -382,10 +383,10 @@ def test_a_run_that_was_killed_keeps_what_it_measured(tmp_path: Path) -> None:
     (folder / "a" / ".00002.exchange.json.123").write_text("{", encoding="utf-8")  # of the killed writer
     (tmp_path / "links" / "2").mkdir()
     (tmp_path / "links" / "2" / "links.json").write_text("{", encoding="utf-8")
-    found, left_out = newest(Store(tmp_path))
-    assert found == (folder, run)
+    found, left_out = runs_of(Store(tmp_path))
+    assert found == [("links/1/", run)]
     assert [each.path for each in left_out] == ["links/2/links.json"]
-    reports, bad = reports_of(*found)
+    reports, bad = reports_of(Store(tmp_path), run, "links/1/")
     assert (len(reports), bad) == (1, [])
     verdict = judge_links(run.exchanges, reports, {}, Judging()).verdict
     assert (verdict.asked, verdict.measured, verdict.exit_code) == (3, 0, ExitCode.UNKNOWN)

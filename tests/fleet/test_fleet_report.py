@@ -75,7 +75,7 @@ def test_a_machine_that_was_asked_and_has_only_an_old_record_is_not_proven(tmp_p
     names = ("sim-0000", "sim-0001")
     for folder, day in (("first", 1), ("second", 2)):
         run = FleetRun(f"2026-11-0{day}T07:00:00+00:00", "hosts", (), names, complete=True)
-        asked.save(run, tmp_path / "runs" / folder)
+        asked.save(run, store.files.below(f"runs/{folder}"))
     (tmp_path / "runs" / "third").mkdir()
     (tmp_path / "runs" / "third" / "fleet.json").write_text("{", encoding="utf-8")
     found = judge_store(store, Policy(), NOW)

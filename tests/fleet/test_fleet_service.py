@@ -113,35 +113,39 @@ def test_a_machine_that_a_person_drained_is_left_alone_and_never_brought_back(tm
         back("sim-0001", records, tmp_path, slurm)
 
 
-def back(name: str, records: list[RunRecord], folder: Path, slurm: FakeSlurm, *, run: bool = True) -> list[list[str]]:
+def back(
+    name: str, records: list[RunRecord], place: Path | str, slurm: FakeSlurm, *, run: bool = True
+) -> list[list[str]]:
     runs = tuple(Seen(f"{number}/run.json", each) for number, each in enumerate(records))
-    return bring_back(name, slurm, Store(folder), judge_runs(runs, LENIENT, LATER), runs, LATER, run=run)
+    return bring_back(name, slurm, Store(place), judge_runs(runs, LENIENT, LATER), runs, LATER, run=run)
 
 
+@pytest.mark.parametrize("place", ["", "memory://drains"])
 def test_a_machine_comes_back_with_a_run_under_load_that_is_newer_than_its_drain(
-    tmp_path: Path, slurm: FakeSlurm
+    tmp_path: Path, slurm: FakeSlurm, place: str
 ) -> None:
+    store = place or tmp_path
     records = fleet("stuck-bit")
-    list(apply(planned(records), slurm, Store(tmp_path), NOW))
+    list(apply(planned(records), slurm, Store(store), NOW))
     with pytest.raises(NotReturned, match="no run since it was drained"):
-        back("sim-0000", records, tmp_path, slurm)
+        back("sim-0000", records, store, slurm)
     mended = simulated.sound(0, random.Random(5), day=5)
     idle = replace(mended, results=mended.results[:-1], planned=mended.planned[:-1])
     with pytest.raises(NotReturned, match="did not pass under load"):
-        back("sim-0000", [*records, idle], tmp_path, slurm)
+        back("sim-0000", [*records, idle], store, slurm)
     broken = simulated.plant(mended, "ecc-corrected", 1)[0]
     with pytest.raises(NotReturned, match="did not pass under load"):
-        back("sim-0000", [*records, broken], tmp_path, slurm)
+        back("sim-0000", [*records, broken], store, slurm)
     slow = simulated.plant(mended, "slow-products", 1)[0]
     with pytest.raises(NotReturned, match="does not prove it: needs an action"):
-        back("sim-0000", [*records, slow], tmp_path, slurm)
+        back("sim-0000", [*records, slow], store, slurm)
     assert slurm.ran == ["sim-0000 DRAIN"]
-    assert back("sim-0000", [*records, mended], tmp_path, slurm, run=False) == Slurm().bring_back("sim-0000")
+    assert back("sim-0000", [*records, mended], store, slurm, run=False) == Slurm().bring_back("sim-0000")
     assert slurm.ran == ["sim-0000 DRAIN"], "only printed"
-    back("sim-0000", [*records, mended], tmp_path, slurm)
+    back("sim-0000", [*records, mended], store, slurm)
     assert slurm.ran == ["sim-0000 DRAIN", "sim-0000 RESUME"]
     with pytest.raises(NotReturned, match="it is not out of service"):
-        back("sim-0000", [*records, mended], tmp_path, slurm)
+        back("sim-0000", [*records, mended], store, slurm)
 
 
 @pytest.mark.parametrize("name", ["n[1-99]", "-a", "a,b", "$(reboot)", "a b", "../a", "ALL;", "a" * 300])

@@ -14,8 +14,11 @@ import pytest
 import simulated_fleet as simulated
 import store_writers
 
-from harness.fleet.index import INDEX_FILE, load
-from harness.fleet.store import MOST_BYTES, Store, StoreError
+from harness.fleet import asked
+from harness.fleet.asked import FleetRun
+from harness.fleet.files import INDEX_FILE, MOST_BYTES, LocalFiles, StoreError
+from harness.fleet.index import load
+from harness.fleet.store import Store
 from harness.records import Host, RunRecord
 from harness.report.storage import json_text, save_run
 
@@ -58,11 +61,22 @@ def test_records_are_found_wherever_they_are_and_what_is_none_is_named(tmp_path:
         assert "symbolic" in why["link.run.json"]
 
 
+def test_no_folder_outside_is_read_through_a_link(tmp_path: Path) -> None:
+    store = Store(tmp_path / "store")
+    for folder in (tmp_path / "elsewhere", store.folder / "runs" / "own"):
+        asked.save(FleetRun("2026-11-02T00:00:00+00:00", "hosts", (), ("a",)), LocalFiles(folder))
+    (store.folder / "runs" / "linked").symlink_to(tmp_path / "elsewhere")
+    assert store.files.names("runs/*/fleet.json") == ["runs/own/fleet.json"]
+    (store.folder / "runs").rename(tmp_path / "all")
+    (store.folder / "runs").symlink_to(tmp_path / "all")
+    assert store.files.names("runs/*/fleet.json") == []
+
+
 def test_the_index_saves_reading_and_is_made_again_when_it_is_damaged_or_a_file_changes(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     store = Store(tmp_path)
-    paths = [store.add(json_text(record(number))) for number in range(3)]
+    paths = [Path(store.add(json_text(record(number)))) for number in range(3)]
     first = load(store)
     with monkeypatch.context() as patch:
         patch.setattr(Store, "read", lambda *_: pytest.fail("everything is in the index"))
@@ -121,7 +135,7 @@ def test_writers_that_are_killed_at_any_moment_leave_a_store_that_opens(
 def test_a_name_from_a_machine_is_no_path(tmp_path: Path) -> None:
     store = Store(tmp_path / "store")
     for name in ("../../etc/passwd", "a/b", "\x00", "-rf", "x" * 500):
-        path = store.add(json_text(replace(record(), host=Host(name))))
+        path = Path(store.add(json_text(replace(record(), host=Host(name)))))
         assert path.parent == store.folder / "records"
     assert [path.name for path in tmp_path.iterdir()] == ["store"]
 

@@ -27,6 +27,7 @@ class FakeRay(ModuleType):
         self.alive = {"a": True, "b": True, "gone": False}
         self.started: list[dict[str, Any]] = []
         self.cancelled: list[object] = []
+        self.are_stuck = False
         self.is_shut_down = False
 
     def init(self, address: str, **_: object) -> None:
@@ -63,7 +64,7 @@ class FakeRay(ModuleType):
         return decorate
 
     def wait(self, references: list[str], **_: object) -> tuple[list[str], list[str]]:
-        return references[:1], references[1:]
+        return ([], references) if self.are_stuck else (references[:1], references[1:])
 
     def get(self, reference: str) -> tuple[str, str]:
         if reference == "b":
@@ -112,6 +113,15 @@ def test_an_interrupted_run_cancels_what_still_runs(ray: FakeRay, tmp_path: Path
     assert next(going).machine == "a"
     going.close()
     assert (ray.cancelled, ray.is_shut_down) == (["b"], True)
+
+
+def test_a_task_that_neither_begins_nor_ends_is_a_result(ray: FakeRay, tmp_path: Path) -> None:
+    ray.are_stuck = True
+    engine = RayEngine("good", wait_s=-100.0)
+    engine.machines()
+    done = list(engine.run(["a", "b"], MachineRun((), tmp_path, 30.0)))
+    assert [each.why for each in done] == ["no result within 30 s, or not free for -100 s"] * 2
+    assert ray.cancelled == ["a", "b"]
 
 
 def test_an_address_that_does_not_answer_is_one_clear_line(ray: FakeRay) -> None:

@@ -1,8 +1,7 @@
 """On a real Slurm of Debian's packages, with three virtual nodes on this host: jobs, drains, and the way back.
 
 It needs root, ``slurm-wlm`` and ``munge``; ``HARNESS_REQUIRE_FLEET=1`` turns a skip into a failure. What the nodes run
-is a script that writes the record of a sound or a broken machine, so that no time is spent on TensorFlow, but for the
-exchanges between nodes, which are real.
+is ``misbehaving.py``, so that no time is spent on TensorFlow, but for the exchanges between nodes, which are real.
 """
 
 from __future__ import annotations
@@ -21,6 +20,8 @@ from dataclasses import replace
 from datetime import datetime, timedelta, timezone
 from pathlib import Path
 
+import misbehaving
+import psutil
 import pytest
 import simulated_fleet as simulated
 
@@ -30,16 +31,12 @@ from harness.fleet.engines.slurm import SlurmEngine
 from harness.fleet.engines.slurm_nodes import Slurm
 from harness.fleet.fleet import judge_store
 from harness.fleet.index import load
-from harness.fleet.links.run import (
-    LinkOptions,
-    carry_out as carry_out_links,
-    newest_verdict,
-    start as start_links,
-)
+from harness.fleet.links.newest import newest_verdict
+from harness.fleet.links.run import LinkOptions, carry_out as carry_out_links, start as start_links
 from harness.fleet.links.verdict import Scope
 from harness.fleet.plan import make_plan
 from harness.fleet.policy import Judging, Planning, Policy
-from harness.fleet.run import carry_out, start
+from harness.fleet.run import carry_out, resume, start
 from harness.fleet.service import NotReturned, apply, bring_back
 from harness.fleet.store import Store
 from harness.records import Host
@@ -72,12 +69,6 @@ NodeName=n1 NodeHostname={host} NodeAddr=127.0.0.1 Port={ports[1]} CPUs=1 State=
 NodeName=n2 NodeHostname={host} NodeAddr=127.0.0.1 Port={ports[2]} CPUs=1 State=UNKNOWN
 NodeName=n3 NodeHostname={host} NodeAddr=127.0.0.1 Port={ports[3]} CPUs=1 State=UNKNOWN
 PartitionName=p Nodes=n[1-3] Default=YES MaxTime=INFINITE State=UP OverSubscribe=YES
-"""
-#: Stands in for ``python -m harness``: it writes the record of its node to the folder after ``--report``.
-_PROGRAM = """\
-import pathlib, os, sys
-folder = pathlib.Path(sys.argv[sys.argv.index("--report") + 1])
-(folder / "run.json").write_text((pathlib.Path(__file__).parent / f"{os.environ['HARNESS_NODE']}.json").read_text())
 """
 #: The harness, on nodes of which one gets a wrong bit of whatever arrives, and another dies before its last exchange.
 _LINKS = """\
@@ -173,13 +164,14 @@ def _records(folder: Path, **of_node: str) -> None:
 
 
 def test_a_broken_node_is_found_drained_and_comes_back_when_a_run_proves_it(slurm: Path, tmp_path: Path) -> None:
-    (slurm / "program.py").write_text(_PROGRAM, encoding="utf-8")
+    shutil.copy(misbehaving.__file__, slurm / "program.py")
     engine = SlurmEngine(program=(sys.executable, str(slurm / "program.py")))
     store, policy = Store(tmp_path / "store"), Policy(plan=Planning(most_share=0.7))
     _run("scontrol", "update", "NodeName=n3", "State=DRAIN", "Reason=fan, bob")
 
     def checked() -> dict[str, str]:
-        folder, run = start(engine, (), store, datetime.now(timezone.utc))
+        files, run = start(engine, (), store, datetime.now(timezone.utc))
+        folder = files.folder
         outcomes = (*run.outcomes, *carry_out(engine, MachineRun((), folder, _LIMIT_S), run))
         return {each.machine: each.why for each in outcomes}
 
@@ -228,3 +220,60 @@ def test_between_nodes_one_that_is_wrong_and_one_that_dies_are_told_from_the_lin
     assert "of 1,024 values are wrong" in wrong.reasons[0]
     ((name, why),) = verdict.left_out
     assert (name, "its job" in why) == ("n3", True)
+
+
+def test_a_node_that_hangs_is_full_or_dies_is_a_result_and_an_interrupted_run_is_resumed(
+    slurm: Path, tmp_path: Path
+) -> None:
+    program = Path(shutil.copy(misbehaving.__file__, slurm / "program.py"))
+    engine = SlurmEngine(program=(sys.executable, str(program)))
+    store = Store(tmp_path / "store")
+    _records(slurm)
+
+    def behave(**of_node: str) -> None:
+        for node, way in of_node.items():
+            (slurm / f"{node}.does").write_text(way, encoding="utf-8")
+
+    behave(n2="hangs", n3="hangs")
+    files, run = start(engine, (), store, datetime.now(timezone.utc))
+    folder = files.folder
+    going = carry_out(engine, MachineRun((), folder, _LIMIT_S), run)
+    assert next(going).machine == "n1"
+    hung = [misbehaving.wait_for(slurm / f"{node}.pid", _LIMIT_S) for node in ("n2", "n3")]
+    going.close()
+    _wait_for("n1", "n2", "n3")
+    assert all(misbehaving.has_ended(pid, _LIMIT_S) for pid in hung), "nothing is left behind"
+    found = judge_store(store, Policy(), datetime.now(timezone.utc))
+    assert (found.counts.asked, found.counts.proven, found.exit_code) == (3, 1, 3)
+
+    behave(n2="full")
+    same, rest = resume(engine, store)
+    assert same == files
+    outcomes = {each.machine: each.why for each in carry_out(engine, MachineRun((), folder, 4.0), rest)}
+    assert outcomes.keys() == {"n2", "n3"}
+    assert outcomes["n3"] == "no result within 4 s"
+    assert outcomes["n2"].startswith("no record; its job "), outcomes
+    assert any(said in outcomes["n2"] for said in misbehaving.FULL), outcomes
+    found = judge_store(store, Policy(), datetime.now(timezone.utc))
+    assert (found.counts.asked, found.counts.reached, found.counts.proven, found.exit_code) == (3, 1, 1, 3)
+    assert {each.name: each.why for each in found.machines if each.why} == outcomes
+
+    behave(n2="answers", n3="hangs")
+    (slurm / "n3.pid").unlink()
+    _wait_for("n1", "n2", "n3")
+    files, run = start(engine, (), store, datetime.now(timezone.utc))
+    folder = files.folder
+    with contextlib.closing(carry_out(engine, MachineRun((), folder, _LIMIT_S), run)) as going:
+        outcomes = {each.machine: each.why for each in (next(going), next(going))}
+        assert outcomes == {"n1": "", "n2": ""}
+        killed = misbehaving.wait_for(slurm / "n3.pid", _LIMIT_S)
+        os.kill(int((slurm / "d.n3.pid").read_text(encoding="utf-8")), signal.SIGKILL)
+        step = psutil.Process(killed)
+        for each in [step, *(above for above in step.parents() if "slurmstepd" in above.name())]:
+            each.kill()
+        _run("scontrol", "update", "NodeName=n3", "State=DOWN", "Reason=dead")
+        (dead,) = going
+    assert dead.machine == "n3"
+    assert "NODE_FAIL" in dead.why
+    found = judge_store(store, Policy(), datetime.now(timezone.utc))
+    assert (found.counts.asked, found.counts.reached, found.counts.proven, found.exit_code) == (3, 2, 2, 3)

@@ -20,6 +20,7 @@ class Cluster:
     """An engine of so many machines, beside one that is not idle."""
 
     name = "made up"
+    needs_folder = False
 
     def __init__(self, count: int) -> None:
         self.count = count

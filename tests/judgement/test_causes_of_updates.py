@@ -158,11 +158,11 @@ def _counted(devices: Devices, count: int, times: int) -> tuple[Verification, in
 
 def test_many_variables_that_are_updated_twice_are_named_after_as_few_runs_as_two(devices: Devices) -> None:
     found, runs = _counted(devices, 2, 2)
-    assert (
-        "variable steps0 and variable steps1 are updated 2 times instead of once; the other" in found.reason.lower()
-    ), found
+    assert "variable steps0 and variable steps1 are updated twice instead of once; the other" in found.reason.lower(), (
+        found
+    )
     many, runs_of_many = _counted(devices, 12, 2)
-    assert "are updated 2 times instead of once" in many.reason, many
+    assert "are updated twice instead of once" in many.reason, many
     assert runs_of_many == runs
     assert not [finding for finding in _counted(devices, 2, 1)[0].findings if finding.kind == "value"]
 
@@ -313,3 +313,27 @@ def test_a_write_that_is_missing_is_named_by_the_references_line(devices: Device
             r"\(tests/judgement/test_causes_of_updates\.py:\d+\) is missing",
             found.reason,
         ), found
+
+
+@pytest.mark.parametrize("updates", [True, False], ids=["updated", "not updated"])
+def test_what_is_computed_from_a_variable_that_is_not_updated_follows_from_it(devices: Devices, updates: bool) -> None:
+    total = tf.Variable(X[0], name="total")
+
+    def parallel(x: Any) -> Any:
+        if updates:
+            total.assign_add(tf.reduce_mean(x, axis=0))
+        parts = []
+        for device, part in zip(devices, tf.split(x, len(devices)), strict=True):
+            with tf.device(device.name):
+                parts.append(tf.tanh(part) * total)
+        return tf.concat(parts, axis=0)
+
+    def reference(x: Any) -> Any:
+        total.assign_add(tf.reduce_mean(x, axis=0))
+        return tf.tanh(x) * total
+
+    found = verify(parallel, reference, {"x": X}, devices=devices, variables=[total], gradients=False)
+    assert found.passed is updates, found
+    if not updates:
+        assert found.reason.startswith("Variable total is not updated: the program never writes to it"), found
+        assert {finding.cause for finding in found.findings} == {"C204"}, found

@@ -126,3 +126,72 @@ def test_a_generator_function_is_refused(devices: Devices) -> None:
     for parallel, reference in ((later, tf.tanh), (tf.tanh, later)):
         with pytest.raises(UsageError, match="is a generator or async function"):
             verify(parallel, reference, {"x": X}, devices=devices[:1])
+
+
+def _layers(seed: int) -> list[Any]:
+    random = np.random.default_rng(seed)
+    made = [random.normal(size=(3, 4)), np.zeros(4), random.normal(size=(4, 4)), np.zeros(4)]
+    return [tf.Variable(each.astype(np.float32)) for each in made]
+
+
+def _trained(weights: list[Any], step_size: list[float], devices: Devices | None) -> Callable[..., Any]:
+    def loss_of(x: Any) -> Any:
+        hidden = tf.tanh(x @ weights[0] + weights[1])
+        return tf.reduce_sum(tf.square(hidden @ weights[2] + weights[3])) / len(X)
+
+    def step(x: Any) -> Any:
+        if devices is None:
+            with tf.GradientTape() as tape:
+                loss = loss_of(x)
+            slopes = tape.gradient(loss, weights)
+        else:
+            found = []
+            for device, part in zip(devices[:2], tf.split(x, 2), strict=True):
+                with tf.device(device.name), tf.GradientTape() as tape:
+                    loss = loss_of(part)
+                    found.append((loss, tape.gradient(loss, weights)))
+            loss = tf.add_n([each for each, _ in found])
+            slopes = [tf.add_n(parts) for parts in zip(*(each for _, each in found), strict=True)]
+        for weight, size, slope in zip(weights, step_size, slopes, strict=False):
+            weight.assign_sub(size * slope)
+        return loss
+
+    return step
+
+
+@pytest.mark.cases("right", "forgotten")
+@pytest.mark.parametrize("fault", ["right", "kernel", "bias", "forgotten"])
+def test_two_copies_of_a_model_are_compared(fault: str, devices: Devices) -> None:
+    """Nothing but the loss before the update is returned, and neither program can reach the other one's weights."""
+    sizes = [0.1, 0.1, 0.2 if fault == "kernel" else 0.1, 0.2 if fault == "bias" else 0.1]
+    sizes = sizes if fault != "forgotten" else []
+    parallel, reference = _trained(_layers(1), sizes, devices), _trained(_layers(1), [0.1] * 4, None)
+    found = verify(parallel, reference, {"x": X}, devices=devices[:2])
+    if fault == "right":
+        assert found.passed, found
+        assert found.proof is not None
+        assert found.proof.proved, found.proof
+        assert any("start equal" in each for each in found.proof.assumed), found.proof
+    else:
+        assert found.verdict is Verdict.FAIL, found
+        assert {finding.kind for finding in found.findings} == {"value"}, found
+
+
+def test_models_that_start_otherwise_are_each_programs_own_affair(devices: Devices) -> None:
+    def of(weights: list[Any], scale: float) -> Callable[..., Any]:
+        def step(x: Any) -> Any:
+            for weight in weights:
+                weight.assign(weight * scale)
+            parts = zip(devices[:2], tf.split(x, 2), strict=True)
+            if scale == 0.5:
+                return x * 2.0
+            made = []
+            for device, part in parts:
+                with tf.device(device.name):
+                    made.append(part * 2.0)
+            return tf.concat(made, 0)
+
+        return step
+
+    found = verify(of(_layers(1), 0.9), of(_layers(2), 0.5), {"x": X}, devices=devices[:2])
+    assert found.passed, found

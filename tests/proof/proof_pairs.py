@@ -296,6 +296,19 @@ def clipped(devices: Any) -> Pair:
 
 
 @pair
+def dense_block(devices: Any) -> Pair:
+    """Each layer adds columns to those before it; the gradient of the last one is cut across their seams."""
+    weights = [variable(4 + 2 * k, 2, seed=k) for k in range(3)]
+
+    def model(x: Any) -> Any:
+        for w in weights:
+            x = tf.concat([x, tf.nn.relu(x) @ w], 1)
+        return tf.nn.relu(x)
+
+    return Pair(sharded(model, devices), model, {"x": array(8, 4)}, weights, gradients=True)
+
+
+@pair
 def keras_training_step(devices: Any) -> Pair:
     import keras
 

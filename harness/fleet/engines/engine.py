@@ -20,7 +20,7 @@ class Asked:
 
 @dataclass(frozen=True, slots=True)
 class MachineRun:
-    """What each machine runs. ``folder`` is that of the run; each machine writes to a folder of its own in it."""
+    """What each machine runs. ``folder``: that of the run, with one for each machine, if the engine needs a folder."""
 
     #: The arguments of the command but for the report folder.
     arguments: tuple[str, ...]
@@ -51,6 +51,8 @@ class Engine(Protocol):
     """A way to run a command on many machines."""
 
     name: str
+    #: Whether machines write to the folder of the run; otherwise the engine brings what they print.
+    needs_folder: bool
 
     def machines(self) -> list[Asked]:
         """Return the machines. Raise UsageError, in one line, if the engine cannot be used."""

@@ -18,7 +18,7 @@ from pathlib import Path
 from harness.errors import UsageError
 from harness.fleet.engines.command import is_node
 from harness.fleet.engines.engine import Asked, Done, MachineRun
-from harness.fleet.store import MOST_BYTES
+from harness.fleet.files import MOST_BYTES
 from harness.report.printable import shortened
 
 SSH = "ssh -o BatchMode=yes -o ConnectTimeout=15 -o ServerAliveInterval=15 -o ServerAliveCountMax=4"
@@ -33,6 +33,7 @@ class Hosts:
     """The hosts of a file: ``[USER@]HOST [rack=NAME]`` in each line, with comments after ``#``."""
 
     name = "hosts"
+    needs_folder = False
 
     def __init__(self, path: Path, ssh: str = SSH, program: str = "harness") -> None:
         self.path, self.ssh, self.program = path, shlex.split(ssh), program

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import sys
+import time
 from collections.abc import Generator, Sequence
 from typing import Any
 
@@ -12,15 +13,22 @@ from harness.fleet.engines.engine import Asked, Done, MachineRun
 from harness.report.printable import shortened
 
 _POLL_S = 1.0
+#: How long a task may wait for the GPUs of its node, in seconds.
+_WAIT_S = 120.0
+#: How much longer than its command a task may take, in seconds.
+_GRACE_S = 60.0
 
 
 class RayEngine:
-    """The nodes of the cluster at an address."""
+    """The nodes of the cluster at an address. ``program`` is the harness on the nodes: by default, as here."""
 
     name = "ray"
+    needs_folder = False
 
-    def __init__(self, address: str) -> None:
-        self.address = address
+    def __init__(
+        self, address: str, wait_s: float = _WAIT_S, program: Sequence[str] = (sys.executable, "-m", "harness")
+    ) -> None:
+        self.address, self.wait_s, self.program = address, wait_s, tuple(program)
         self._nodes: dict[str, Any] = {}
 
     def machines(self) -> list[Asked]:
@@ -52,13 +60,13 @@ class RayEngine:
             raise UsageError(f"--ray {self.address}: {shortened(str(error), 300)}") from error
 
     def run(self, machines: Sequence[str], work: MachineRun) -> Generator[Done, None, None]:
-        """Start a task on each node, and yield each node when its task is done."""
+        """Start a task on each node, and yield each node when its task is done, or should have been long ago."""
         import ray
         from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
         if not ray.is_initialized():
             self._connect()  # an earlier run has let go of it
-        command = [sys.executable, "-m", "harness", *work.command, "--json", *work.arguments]
+        command = [*self.program, *work.command, "--json", *work.arguments]
         # The task is sent by value, so that the nodes need nothing of this module.
         task = ray.remote(max_retries=1)(_task)
         pending: dict[Any, str] = {}
@@ -67,8 +75,9 @@ class RayEngine:
             strategy = NodeAffinitySchedulingStrategy(node_id=node["NodeID"], soft=False)
             options = {"scheduling_strategy": strategy, "num_gpus": node["Resources"].get("GPU", 0)}
             pending[task.options(**options).remote(command, machine, work.limit_s)] = machine
+        deadline = time.monotonic() + self.wait_s + work.limit_s + _GRACE_S
         try:
-            while pending:
+            while pending and time.monotonic() < deadline:
                 ready, _ = ray.wait(list(pending), num_returns=1, timeout=_POLL_S)
                 for reference in ready:
                     machine = pending.pop(reference)
@@ -76,7 +85,12 @@ class RayEngine:
                         text, why = ray.get(reference)
                         yield Done(machine, text or None, why)
                     except ray.exceptions.RayError as error:
-                        yield Done(machine, why=shortened(f"{type(error).__name__}: {error}", 300))
+                        # Of what the task itself raised, its own error says more than Ray's traceback.
+                        cause = getattr(error, "cause", None) or error
+                        yield Done(machine, why=shortened(f"{type(cause).__name__}: {cause}", 300))
+            # Its node hangs, or others have its GPUs.
+            for machine in pending.values():
+                yield Done(machine, why=f"no result within {work.limit_s:g} s, or not free for {self.wait_s:g} s")
         finally:
             for reference in pending:
                 with contextlib.suppress(ray.exceptions.RayError):

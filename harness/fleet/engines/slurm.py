@@ -7,22 +7,34 @@ a job leaves is found in a shared folder, and its end in Slurm's queue, so that 
 from __future__ import annotations
 
 import contextlib
+import os
+import re
 import shlex
 import sys
 import time
 from collections.abc import Generator, Sequence
+from pathlib import Path
 
-from harness.errors import UsageError
+from harness.errors import ReportError, UsageError
 from harness.fleet.engines.command import EngineError, answer, is_node
 from harness.fleet.engines.engine import Asked, Done, MachineRun
 from harness.fleet.engines.slurm_nodes import Slurm
 from harness.fleet.store import plain_name
+from harness.report.printable import shortened
 
 #: Lower than any job of a user that asks for nothing.
 _NICE = 10_000
 _POLL_S = 2.0
 #: How long a job may wait for a node that was idle, in seconds.
 _WAIT_S = 120.0
+#: How much longer than its limit a job may be in the queue, in seconds: Slurm ends it some minutes later.
+_GRACE_S = 300.0
+#: The exit code of timeout(1) for a command that took too long.
+_TIMED_OUT = "124:0"
+LOG_FILE = "slurm.log"
+#: Lines of a job's output that say why it ended.
+_SAID = re.compile(r"(?:harness|slurmstepd): error: (.*)")
+_END_BYTES = 2**16
 #: States in which a job still may run.
 _ALIVE = {"PENDING", "CONFIGURING", "RUNNING", "COMPLETING", "SUSPENDED", "RESIZING", "REQUEUED", "STAGE_OUT"}
 
@@ -34,6 +46,7 @@ class SlurmEngine:
     """
 
     name = "slurm"
+    needs_folder = True
 
     def __init__(
         self,
@@ -75,15 +88,22 @@ class SlurmEngine:
                     jobs[self._submit(machine, work)] = machine
                 except EngineError as error:
                     yield Done(machine, why=error.why)
-            deadline = time.monotonic() + self.wait_s
+            began = time.monotonic()
+            longest_s = self.wait_s + work.limit_s + _GRACE_S
             while jobs:
                 states = _states(jobs)
                 for job, machine in list(jobs.items()):
                     state = states.get(job, "")
-                    if state == "PENDING" and time.monotonic() > deadline:
+                    waited_s = time.monotonic() - began
+                    if state == "PENDING" and waited_s > self.wait_s:
                         answer(["scancel", job])
                         del jobs[job]
                         yield Done(machine, why=f"its job did not start within {self.wait_s:g} s: not idle any more")
+                    elif state in _ALIVE and waited_s > longest_s:
+                        # A node that hangs keeps its job, whatever the time limit of the job.
+                        answer(["scancel", job])
+                        del jobs[job]
+                        yield Done(machine, why=f"no result within {work.limit_s:g} s; its job {job} is {state} still")
                     elif state not in _ALIVE:
                         del jobs[job]
                         yield self._ended(job, machine, work)
@@ -98,9 +118,14 @@ class SlurmEngine:
         if not is_node(machine):
             raise EngineError(["sbatch"], "its name cannot be that of a node")
         folder = work.folder.absolute() / plain_name(machine)
-        folder.mkdir(parents=True, exist_ok=True)
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise ReportError(folder, error.strerror or str(error)) from error
+        # The command is ended so that it can still write its record. Slurm, which counts in minutes, ends the rest.
         minutes = max(1, -(-int(work.limit_s) // 60))
-        command = [*self.program, *work.command, "--quiet", "--report", str(folder), *work.arguments]
+        limit = ["timeout", "--kill-after=30", f"{work.limit_s:g}"]
+        command = [*limit, *self.program, *work.command, "--quiet", "--report", str(folder), *work.arguments]
         script = f"HARNESS_NODE={shlex.quote(machine)} exec {shlex.join(command)}"
         fixed = {
             "job-name": "harness-fleet",
@@ -109,7 +134,7 @@ class SlurmEngine:
             "ntasks": "1",
             "nice": str(_NICE),
             "time": str(minutes),
-            "output": str(folder / "slurm.log"),
+            "output": str(folder / LOG_FILE),
             "wrap": script,
         }
         options = [f"--{name}={value}" for name, value in fixed.items()]
@@ -117,7 +142,8 @@ class SlurmEngine:
         return said.strip().partition(";")[0]
 
     def _ended(self, job: str, machine: str, work: MachineRun) -> Done:
-        if (work.folder / plain_name(machine) / work.result).exists():
+        folder = work.folder / plain_name(machine)
+        if (folder / work.result).exists():
             return Done(machine)
         try:
             facts = dict(
@@ -125,8 +151,22 @@ class SlurmEngine:
             )
         except EngineError:
             facts = {}  # Slurm forgets a job some minutes after its end
+        if facts.get("ExitCode") == _TIMED_OUT:
+            return Done(machine, why=f"no result within {work.limit_s:g} s")
         why = ", ".join(filter(None, (facts.get("JobState"), facts.get("Reason", "None").replace("None", ""))))
-        return Done(machine, why=f"no record; its job {job} ended: {why or 'unknown to Slurm'}; see slurm.log")
+        said = _last_error(folder / LOG_FILE) or f"see {LOG_FILE}"
+        return Done(machine, why=f"no record; its job {job} ended: {why or 'unknown to Slurm'}; {said}")
+
+
+def _last_error(log: Path) -> str:
+    """Return the last error in the output of a job, shortened."""
+    try:
+        with log.open("rb") as file:
+            file.seek(max(0, os.fstat(file.fileno()).st_size - _END_BYTES))
+            lines = file.read(_END_BYTES).decode("utf-8", "replace").splitlines()
+    except OSError:
+        return ""
+    return next((shortened(found[1], 300) for line in reversed(lines) if (found := _SAID.match(line))), "")
 
 
 def _states(jobs: dict[str, str]) -> dict[str, str]:

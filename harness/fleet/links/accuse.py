@@ -16,7 +16,7 @@ def accusations(links: LinkVerdict | None) -> Iterator[Accusation]:
     """Yield the machines that are accused of most of their exchanges."""
     for each in links.findings if links is not None else ():
         if each.scope is Scope.NODE and each.confirmed:
-            reasons = (f"{each.fault} in {each.bad} of {each.of} exchanges: {each.advice}", *each.reasons)
+            reasons = (each.seen, *each.reasons)
             yield Accusation(
                 each.machines[0], (), "its network", each.action, Verdict.FAIL, reasons, len(reasons), "links"
             )
@@ -27,5 +27,5 @@ def shared_causes(links: LinkVerdict | None) -> Iterator[SharedCause]:
     for each in links.findings if links is not None else ():
         if each.scope in (Scope.RACK, Scope.FLEET) and each.confirmed:
             common = f"network of rack {each.machines[0]}" if each.scope is Scope.RACK else "network of the fleet"
-            reasons = (f"{each.fault} in {each.bad} of {each.of} exchanges: {each.advice}", *each.reasons)
+            reasons = (each.seen, *each.reasons)
             yield SharedCause(common, each.inside, len(each.inside), reasons, each.action)

@@ -18,7 +18,7 @@ from typing import Literal
 from harness.errors import UsageError
 from harness.fleet.links.schedule import Exchange
 from harness.fleet.seen import LONGEST, parse_time
-from harness.fleet.store import LeftOut, Store, plain_name, read_bounded
+from harness.fleet.store import LeftOut, Store, parsed, plain_name
 from harness.report.printable import shortened
 from harness.report.storage import save_json
 from harness.runner.messages import plain
@@ -132,10 +132,11 @@ def keep(report: Report, folder: Path) -> None:
 
 def parse_report(text: str, node: str, exchanges: Sequence[Exchange]) -> Report:
     """Read what ``node`` says. Raise ValueError if it is no report, or not of an exchange of this node."""
-    try:
-        made = parse_versioned(json.loads(text), Report, SCHEMA_VERSION)
-    except RecursionError as error:
-        raise ValueError("is nested too deeply") from error
+    return _report(parsed(text), node, exchanges)
+
+
+def _report(content: object, node: str, exchanges: Sequence[Exchange]) -> Report:
+    made = parse_versioned(content, Report, SCHEMA_VERSION)
     if not 0 <= made.number < len(exchanges) or node not in (own := exchanges[made.number].members):
         raise ValueError(f"is of exchange {made.number}, which {node} has no part in")
     times = [each.elapsed_s for each in made.timings]
@@ -147,31 +148,39 @@ def parse_report(text: str, node: str, exchanges: Sequence[Exchange]) -> Report:
     return Report(node, made.number, made.state, why, missing, made.timings[:16], rack)
 
 
-def reports_of(folder: Path, run: LinkRun) -> tuple[list[Report], list[LeftOut]]:
-    """Read all reports of a run. What is none is named."""
-    made, bad = [], []
-    members = {name for each in run.exchanges for name in each.members}
-    for node in sorted(members):
-        for path in sorted((folder / plain_name(node)).glob(f"*{_SUFFIX}")):
-            try:
-                made.append(parse_report(read_bounded(path), node, run.exchanges))
-            except ValueError as error:
-                bad.append(LeftOut(f"{LINKS}/{folder.name}/{plain_name(node)}/{path.name}", str(error)))
+def reports_of(store: Store, run: LinkRun, prefix: str = "") -> tuple[list[Report], list[LeftOut]]:
+    """Read all reports of a run, whose folder is ``prefix``. What is none is named."""
+    made: list[Report] = []
+    bad: list[LeftOut] = []
+    members = {plain_name(name): name for each in run.exchanges for name in each.members}
+    nodes = {
+        path: members[folder]
+        for path in store.files.names(f"{prefix}*/*{_SUFFIX}")
+        if (folder := path.removeprefix(prefix).partition("/")[0]) in members
+    }
+    for report in store.made(list(nodes), lambda path, content: _report(content, nodes[path], run.exchanges)):
+        if isinstance(report, LeftOut):
+            bad.append(report)
+        else:
+            made.append(report)
     return made, bad
 
 
-def newest(store: Store) -> tuple[tuple[Path, LinkRun] | None, list[LeftOut]]:
-    """Return the newest run of exchanges in a store, with its folder, and the files that are none."""
-    found: list[tuple[str, str, Path, LinkRun]] = []
+def _run(content: object) -> LinkRun:
+    run = parse_versioned(content, LinkRun, SCHEMA_VERSION)
+    if parse_time(run.started_at) is None:
+        raise ValueError(f"started_at {run.started_at[:40]!r} is not a time")
+    return run
+
+
+def runs_of(store: Store) -> tuple[list[tuple[str, LinkRun]], list[LeftOut]]:
+    """Return the runs of exchanges in a store with their folders, the newest first, and the files that are none."""
+    found: list[tuple[str, str, LinkRun]] = []
     bad: list[LeftOut] = []
-    for path in sorted((store.folder / LINKS).glob(f"*/{LINKS_FILE}")):
-        try:
-            run = parse_versioned(json.loads(read_bounded(path)), LinkRun, SCHEMA_VERSION)
-            why = "" if parse_time(run.started_at) else f"started_at {run.started_at[:40]!r} is not a time"
-        except (ValueError, RecursionError) as error:
-            why = str(error)
-        if why:
-            bad.append(LeftOut(path.relative_to(store.folder).as_posix(), why))
+    paths = store.files.names(f"{LINKS}/*/{LINKS_FILE}")
+    for path, run in zip(paths, store.made(paths, lambda _, content: _run(content)), strict=True):
+        if isinstance(run, LeftOut):
+            bad.append(run)
         else:
-            found.append((run.started_at, path.parent.name, path.parent, run))
-    return (max(found, key=lambda each: each[:2])[2:] if found else None), bad
+            found.append((run.started_at, path.removesuffix(LINKS_FILE), run))
+    return [each[1:] for each in sorted(found, key=lambda each: each[:2], reverse=True)], bad

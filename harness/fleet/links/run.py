@@ -11,7 +11,7 @@ from pathlib import Path
 
 from harness.errors import UsageError
 from harness.fleet.engines.engine import Done, Engine, MachineRun
-from harness.fleet.links.judge import LinkJudgement, judge_links
+from harness.fleet.links.judge import judge_links
 from harness.fleet.links.record import (
     LINKS,
     LINKS_FILE,
@@ -19,16 +19,14 @@ from harness.fleet.links.record import (
     LinkRun,
     Lost,
     keep,
-    newest,
     parse_report,
     reports_of,
 )
 from harness.fleet.links.schedule import Exchange, schedule
-from harness.fleet.links.verdict import LinkVerdict
 from harness.fleet.policy import Judging
-from harness.fleet.run import new_folder
+from harness.fleet.run import kept_in, new_folder
 from harness.fleet.seen import Seen
-from harness.fleet.store import LeftOut, Store, plain_name
+from harness.fleet.store import Store, plain_name
 from harness.plural import plural
 from harness.report.storage import save_json
 
@@ -59,8 +57,10 @@ class LinkOptions:
 def start(engine: Engine, options: LinkOptions, store: Store, now: datetime) -> tuple[Path, LinkRun]:
     """Ask the engine for its machines, and make the folder of a new run.
 
-    Raise UsageError for fewer than two machines, and for more than there are ports or a command can name.
+    Raise UsageError for fewer than two machines, for more than there are ports or a command can name, and for a store
+    that is not a folder.
     """
+    _ = store.folder
     found = engine.machines()
     ready = [each.name for each in found if not each.why_not]
     left = tuple(Lost(each.name, each.why_not) for each in found if each.why_not)
@@ -79,7 +79,7 @@ def start(engine: Engine, options: LinkOptions, store: Store, now: datetime) -> 
             f"{plural(len(ready), 'machine')}: their exchanges do not fit into a command; give fewer --rounds, or "
             "fewer machines, such as a few racks at a time"
         )
-    folder = new_folder(store, now, LINKS)
+    folder = store.folder / new_folder(store, now, LINKS)
     run = LinkRun(now.isoformat(timespec="seconds"), engine.name, asked, exchanges, left)
     save_json(run, folder, LINKS_FILE)
     return folder, run
@@ -91,14 +91,14 @@ def carry_out(
     """Run all exchanges, do again what looks bad, and yield what happens as lines. ``runs`` tell racks."""
     begin = 0
     for stage in range(1 + _STAGES):
-        with contextlib.closing(_stage(engine, options, folder, run, begin, stage)) as outcomes:
+        with kept_in(folder), contextlib.closing(_stage(engine, options, folder, run, begin, stage)) as outcomes:
             for machine, why in outcomes:
                 if why:
                     run = replace(run, lost=(*run.lost, Lost(machine, why, stage)))
                     save_json(run, folder, LINKS_FILE)
                 yield f"{machine}: {why or 'done'}"
         begin = len(run.exchanges)
-        again = judged(folder, run, runs, judging)[0].again if stage < _STAGES else ()
+        again = _again(folder, run, runs, judging) if stage < _STAGES else ()
         if not again:
             break
         run = replace(run, exchanges=(*run.exchanges, *again))
@@ -151,17 +151,8 @@ def _kept(done: Done, folder: Path, everything: tuple[Exchange, ...], own: dict[
     return done.why or bad or ("" if wanted <= reported else "ended before its last exchange")
 
 
-def judged(folder: Path, run: LinkRun, runs: Iterable[Seen], judging: Judging) -> tuple[LinkJudgement, list[LeftOut]]:
-    """Judge what is in the folder of a run so far."""
-    reports, bad = reports_of(folder, run)
+def _again(folder: Path, run: LinkRun, runs: Iterable[Seen], judging: Judging) -> tuple[Exchange, ...]:
+    """Return what to do again, by what is in the folder of a run so far."""
+    reports, _ = reports_of(Store(folder), run)
     racks = {seen.host: seen.rack for seen in runs if seen.rack}
-    return judge_links(run.exchanges, reports, racks, judging, run.lost), bad
-
-
-def newest_verdict(store: Store, runs: Iterable[Seen], judging: Judging) -> tuple[LinkVerdict | None, list[LeftOut]]:
-    """Judge the newest run of exchanges in a store; ``None`` if there is none."""
-    found, bad = newest(store)
-    if found is None:
-        return None, bad
-    judgement, unread = judged(*found, runs, judging)
-    return judgement.verdict, [*bad, *unread]
+    return judge_links(run.exchanges, reports, racks, judging, run.lost).again

@@ -48,6 +48,8 @@ class LinkFinding:
     unclear: tuple[str, ...] = ()
     #: The machines of a rack, or of the fleet, that show it.
     inside: tuple[str, ...] = ()
+    #: When the run started that found it; empty for the run that is judged.
+    run: str = ""
 
     @property
     def action(self) -> Action:
@@ -69,10 +71,16 @@ class LinkFinding:
     @property
     def text(self) -> str:
         """Say in a line what is wrong, of how many exchanges, and what to do."""
+        return f"{self.subject}: {self.seen}"
+
+    @property
+    def seen(self) -> str:
+        """Say of how many exchanges what is wrong, and what to do."""
         seen = f"{self.fault} in {self.bad} of {plural(self.of, 'exchange')}"
         if not self.confirmed:
-            return f"{self.subject}: {seen}, not confirmed: run the exchanges again"
-        return f"{self.subject}: {seen}: {self.advice}"
+            return f"{seen}, not confirmed: run the exchanges again"
+        since = f" on {self.run}, not tested since" if self.run else ""
+        return f"{seen}{since}: {self.advice}"
 
     @property
     def advice(self) -> str:

@@ -8,8 +8,9 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from harness.judgement.diagnosis.leaves import wrong_rows
 from harness.judgement.diagnosis.observed import Piece
-from harness.judgement.diagnosis.question import Question
+from harness.judgement.diagnosis.question import Leaf, Question
 from harness.judgement.diagnosis.recorded import close
 from harness.judgement.diagnosis.wording import listed, rows_and_shards, rows_text
 
@@ -86,6 +87,27 @@ def wrong_shards(question: Question, layout: Layout) -> set[int]:
             alike = np.all(np.reshape(close(have, want), (layout.rows, -1)), axis=1)
             wrong |= {number for number, rows in enumerate(layout.shards) if not np.all(alike[list(rows)])}
     return wrong or set(range(len(layout.shards)))
+
+
+def shards_that_differ(question: Question) -> Iterator[tuple[Layout, list[int], list[int]]]:
+    """Ways to split of which some shards alone have wrong rows, the same in all results: these, and all their rows."""
+    for layout in partitions(question):
+        each = [_that_differ(leaf, layout) for leaf in question.wrong]
+        if not layout.axis and len(layout.sizes) > 1 and each and each[0] and all(other == each[0] for other in each):
+            yield layout, each[0], sorted(row for number in each[0] for row in layout.shards[number])
+
+
+def _that_differ(leaf: Leaf, layout: Layout) -> list[int]:
+    """The shards whose rows alone are wrong in an output; empty if none are or all, or others are wrong too."""
+    if leaf.part != "outputs" or leaf.found is None or leaf.expected is None:
+        return []
+    if leaf.found.shape != leaf.expected.shape or leaf.found.shape[:1] != (layout.rows,):
+        return []
+    wrong = set(wrong_rows(leaf))
+    shards = [number for number, rows in enumerate(layout.shards) if wrong.intersection(rows)]
+    # The parts that were seen may not be all of the batch.
+    known = wrong.issubset(row for number in shards for row in layout.shards[number])
+    return shards if known and len(shards) < len(layout.shards) else []
 
 
 def partitions(question: Question) -> Iterator[Layout]:

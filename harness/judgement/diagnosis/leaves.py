@@ -114,6 +114,18 @@ def rows_of(leaf: Leaf) -> list[int] | None:
     return places
 
 
+def wrong_rows(leaf: Leaf) -> list[int]:
+    """The rows that differ of a result of the reference's shape."""
+    assert leaf.found is not None
+    assert leaf.expected is not None
+    if leaf.found.dtype.kind in "OSU":
+        return [row for row, one in enumerate(leaf.found) if not np.array_equal(one, leaf.expected[row])]
+    have, want = comparable(leaf.found), comparable(leaf.expected)
+    off = max(1e-5, 8.0 * epsilon_of(leaf.found.dtype)) * np.max(np.abs(want))
+    bad = ~(np.abs(have - want).reshape(len(have), -1) <= off)
+    return [int(row) for row in np.flatnonzero(bad.any(axis=1))]
+
+
 def comparable(array: Array) -> Array:
     """Texts instead of references to them, and all numbers in the widest dtype of their kind."""
     if array.dtype.kind in "OSU":

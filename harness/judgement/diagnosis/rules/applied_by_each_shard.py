@@ -13,9 +13,10 @@ from harness.judgement.diagnosis.layout import Layout, partitions
 from harness.judgement.diagnosis.leaves import explains, place_of
 from harness.judgement.diagnosis.question import Cause, Question
 from harness.judgement.diagnosis.rule import Rule
-from harness.judgement.diagnosis.rules.term_per_shard import once_per_shard
+from harness.judgement.diagnosis.terms import once_per_shard
 from harness.judgement.diagnosis.writing import AVERAGED, Applied, applied_by, scaled
 from harness.judgement.runs import Result
+from harness.lazy import tf
 
 _DENSE = (
     "the optimizer gets dense gradients; the reference's optimizer gets IndexedSlices with the same sums, and applies "
@@ -25,10 +26,9 @@ _ALIKE = "make both programs pass dense gradients to the optimizer, or both Inde
 
 
 def _claims(question: Question) -> Iterator[Cause]:
-    if not (states := question.wrong_states):
-        return
-    import tensorflow as tf
-
+    states = question.wrong_states
+    if all(leaf.explained_by(leaf.start) for leaf in states):
+        return  # what is left alone says nothing of how often the optimizer was applied, and to what
     for layout in partitions(question):
         gathered = _gathered(question, layout)
         if not gathered:
@@ -53,7 +53,7 @@ def _claims(question: Question) -> Iterator[Cause]:
                 Join("mean"),
                 "the shards' gradients have equal weight although the shards differ in size"
                 if len(set(layout.sizes)) > 1
-                else _averaged(question, layout),
+                else _not_that_of_the_batch(question, layout, "average", "averaged"),
             ),
             *((Join("only", number), f"the update uses shard {number} alone") for number in range(count)),
             *(
@@ -76,16 +76,16 @@ def _claims(question: Question) -> Iterator[Cause]:
                     return
 
 
-def _averaged(question: Question, layout: Layout) -> str:
-    """Why the mean of the shards' gradients is not the gradient for the batch."""
+def _not_that_of_the_batch(question: Question, layout: Layout, joined: str, how: str) -> str:
+    """Why the mean or the sum of the shards' gradients is not the gradient for the batch."""
     outputs = [leaf for leaf in question.wrong if leaf.part == "outputs"]
     if any(leaf.expected is not None and not leaf.expected.ndim for leaf in outputs):
         # Clipping a gradient changes no loss.
         return (
-            f"the average over the {len(layout.sizes)} shards is not the result of the batch: a row's result depends "
+            f"the {joined} over the {len(layout.sizes)} shards is not the result of the batch: a row's result depends "
             "on the other rows of its shard, as where rows are normalised by the shard's own statistics"
         )
-    return "each shard's gradients are clipped or changed in another nonlinear way before they are averaged"
+    return f"each shard's gradients are clipped or changed in another nonlinear way before they are {how}"
 
 
 def _added_up(question: Question, layout: Layout, gathered: Sequence[Applied], total: Sequence[Any]) -> str:
@@ -110,12 +110,10 @@ def _added_up(question: Question, layout: Layout, gathered: Sequence[Applied], t
     more, wanted = _differences(joined[1], gathered[0][1]), _differences(total, own[0][1])
     if _equal(more, [each / (count - 1) for each in wanted]):
         return f"a term that depends on variables alone, such as a regulariser, is {once_per_shard(count)[1]}"
-    return "each shard's gradients are clipped or changed in another nonlinear way before they are added up"
+    return _not_that_of_the_batch(question, layout, "sum", "added up")
 
 
 def _differences(some: Sequence[Any], others: Sequence[Any]) -> list[Any]:
-    import tensorflow as tf
-
     return [tf.convert_to_tensor(a) - tf.convert_to_tensor(b) for a, b in zip(some, others, strict=True)]
 
 
@@ -132,15 +130,11 @@ def _gathered(question: Question, layout: Layout) -> list[Applied]:
 
 def _equal(one: Sequence[Any], other: Sequence[Any]) -> bool:
     """Whether gradients are the same but for their rounding errors."""
-    import tensorflow as tf
-
     pairs = [[tf.convert_to_tensor(each).numpy() for each in pair] for pair in zip(one, other, strict=True)]
     return all(np.allclose(a, b, rtol=1e-4, atol=1e-5 * float(np.max(np.abs(b), initial=0.0))) for a, b in pairs)
 
 
 def _joined(gathered: Sequence[Applied], join: Join, sizes: Sequence[int]) -> Applied | None:
-    import tensorflow as tf
-
     optimizer, _, variables = gathered[0]
     grads = []
     for parts in zip(*(grads for _, grads, _ in gathered), strict=True):

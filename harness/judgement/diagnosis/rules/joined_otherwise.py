@@ -1,4 +1,4 @@
-"""The results that differ are the reference's for each shard, joined in another way than the batch needs."""
+"""The results that differ are those of each shard alone, joined in another way than the batch needs, or in turn."""
 
 from __future__ import annotations
 
@@ -15,8 +15,9 @@ from harness.judgement.diagnosis.neighbours import beside, reach_of
 from harness.judgement.diagnosis.question import Cause, Leaf, Question
 from harness.judgement.diagnosis.rule import Rule
 from harness.judgement.diagnosis.wording import rows_text, sizes_text
-from harness.judgement.diagnosis.writing import writes
+from harness.judgement.diagnosis.writing import AVERAGED, applied_by, applying, scaled, writes
 from harness.judgement.fields import in_fields
+from harness.lazy import tf
 from harness.plural import plural
 
 
@@ -48,16 +49,8 @@ def _claims(question: Question) -> Iterator[Cause]:
             if len(joins) == len(states) and all(join.name == "only" for join in joins):
                 yield _cause(shards, states[0], joins[0])
                 return
-            running = PerShard.run(question, layout, fresh=False)
-            if running is not None and explains(running.results[-1], states):
-                if (statistics := _batch_statistics(shards)) is not None:
-                    yield statistics
-                    return
-                yield Cause(
-                    f"the training step ran once for each of the {len(layout.sizes)} shards, one after the other, "
-                    "instead of once for the batch",
-                    place_of(question, states[0]) or layout.place,
-                )
+            if (in_turn := _in_turn(shards, states)) is not None:
+                yield in_turn
                 return
 
 
@@ -103,8 +96,6 @@ def _joined_program(shards: PerShard, how: Sequence[Join], stopped: Collection[i
     question, layout = shards.question, shards.layout
 
     def program(**inputs: Any) -> Any:
-        import tensorflow as tf
-
         leaves = tf.nest.flatten(dict(inputs))
         parts = []
         structure: Any = None
@@ -117,6 +108,46 @@ def _joined_program(shards: PerShard, how: Sequence[Join], stopped: Collection[i
         return tf.nest.pack_sequence_as(structure, joined)
 
     return program
+
+
+def _in_turn(shards: PerShard, states: Sequence[Leaf]) -> Cause | None:
+    """The whole step for each shard, from where the last one left the variables, and each counts 1, or 1/N."""
+    question, layout, count = shards.question, shards.layout, len(shards.layout.sizes)
+    running, how, remedy = PerShard.run(question, layout, fresh=False), "", ""
+    if running is None or not explains(running.results[-1], states):
+        running, how, remedy = _in_shares(question, layout), f" and with 1/{count} of the gradient", AVERAGED
+        outputs = [leaf for leaf in question.wrong if leaf.part == "outputs"]
+        if running is None or not (
+            explains(running.results[-1], states) and all(running.join_that_gives(leaf) for leaf in outputs)
+        ):
+            return None
+    elif (statistics := _batch_statistics(shards)) is not None:
+        return statistics
+    return Cause(
+        f"the training step ran once for each of the {count} shards, one after the other{how}, instead of once "
+        "for the batch",
+        place_of(question, states[0]) or layout.place,
+        next_step=remedy,
+    )
+
+
+def _in_shares(question: Question, layout: Layout) -> PerShard | None:
+    """The reference for each shard in turn, with 1/N of its gradients or, without an optimizer, of its updates."""
+    share = 1 / len(layout.sizes)
+
+    def apply(original: Callable[..., Any], optimizer: Any, grads: Any, variables: Any = None) -> Any:
+        return original(optimizer, scaled(grads, share), variables)
+
+    def write(variable: Any, value: Any, perform: Callable[[Any], Any]) -> Any:
+        before = variable.read_value()
+        done = perform(value)
+        if variable.dtype.is_floating:
+            value = before + (variable.read_value() - before) * tf.cast(share, variable.dtype)
+            tf.raw_ops.AssignVariableOp(resource=variable.handle, value=value)
+        return done
+
+    with applying(apply) if applied_by(question) else writes(write):
+        return PerShard._run(question, layout, False)
 
 
 def _batch_statistics(shards: PerShard) -> Cause | None:

@@ -1,4 +1,4 @@
-"""A term of variables alone, such as a regulariser, counts once per shard, 1/N times, or not at all."""
+"""A penalty on variables, such as a regulariser or a weight decay, counts once per shard, 1/N times, or not at all."""
 
 from __future__ import annotations
 
@@ -8,16 +8,61 @@ from typing import Any
 import numpy as np
 
 from harness.judgement.diagnosis.leaves import explains, factor_of, place_of
-from harness.judgement.diagnosis.observed import draws_numbers
 from harness.judgement.diagnosis.question import Array, Cause, Leaf, Question
 from harness.judgement.diagnosis.rule import Rule
+from harness.judgement.diagnosis.terms import ONCE, Terms, once_per_shard
 from harness.judgement.diagnosis.writing import applying
-
-SUMS = frozenset({"Add", "AddV2", "AddN"})
-ONCE = "add this term once, after the shards' results are joined"
 
 
 def _claims(question: Question) -> Iterator[Cause]:
+    if question.wrong_states:
+        yield from _of_decay(question)
+    yield from _of_terms(question)
+
+
+def _of_decay(question: Question) -> Iterator[Cause]:
+    """What an optimizer takes from the weights itself."""
+    count = len(question.devices)
+    decays: set[float] = set()
+    for factor, in_gradient, how in (
+        (0.0, True, "is added to the gradients (L2) instead of being taken from the weights"),
+        (0.0, False, "is missing"),
+        (float(count), False, f"counts {count} times, once per shard"),
+    ):
+
+        def apply(
+            original: Callable[..., Any],
+            optimizer: Any,
+            grads: Any,
+            variables: Any = None,
+            factor: float = factor,
+            in_gradient: bool = in_gradient,
+        ) -> Any:
+            decay = getattr(optimizer, "weight_decay", None)
+            if not isinstance(decay, float) or not decay or variables is None:
+                return original(optimizer, grads, variables)
+            decays.add(decay)
+            if in_gradient:
+                pairs = zip(grads, variables, strict=True)
+                grads = [grad if grad is None else grad + decay * variable for grad, variable in pairs]
+            optimizer.weight_decay = decay * factor or None
+            try:
+                return original(optimizer, grads, variables)
+            finally:
+                optimizer.weight_decay = decay
+
+        with applying(apply):
+            result = question.run(gradients=False)
+        if not decays or result is None:
+            return
+        if explains(result, question.wrong):
+            sentence = f"the optimizer's weight decay of {min(decays):g} {how}"
+            yield Cause(sentence, place_of(question, question.wrong_states[0]))
+            return
+
+
+def _of_terms(question: Question) -> Iterator[Cause]:
+    """A scalar that the reference adds to others."""
     count = len(question.devices)
     for term, *slopes in _terms_of(question):
         for factor, how, remedy in (
@@ -84,43 +129,6 @@ def _terms_of(question: Question) -> list[list[Array]]:
     return [] if raw is None else [[np.asarray(tensor) for tensor in each] for each in raw[0]]
 
 
-class Terms:
-    """While a graph is built: scalars that are added to others, and depend on variables alone, with their gradients."""
-
-    def __init__(self) -> None:
-        #: Tensors that depend on variables alone, and those that were read from variables.
-        self.free: set[int] = set()
-        self.reads: list[Any] = []
-        #: Of each term its value and its gradients for what was read.
-        self.found: list[list[Any]] = []
-
-    def on_op(self, kind: str, inputs: Any, _: Any, outputs: Any, graph: Any) -> None:
-        """Note an op of the graph that is built."""
-        if graph is None or not outputs:
-            return
-        if kind == "ReadVariableOp":
-            self.reads.append(outputs[0])
-        if kind == "ReadVariableOp" or (
-            any(tensor._id in self.free for tensor in inputs)
-            and all(tensor._id in self.free or tensor.op.type == "Const" for tensor in inputs)
-            and not draws_numbers(kind)
-        ):
-            self.free |= {tensor._id for tensor in outputs}
-            return
-        own = [tensor for tensor in inputs if tensor._id in self.free]
-        if kind in SUMS and own and outputs[0].shape.rank == 0 and outputs[0].dtype.is_floating:
-            import tensorflow as tf
-
-            term = tf.add_n(own)
-            slopes = tf.gradients(term, self.reads, unconnected_gradients="zero")
-            self.found.append([term, *map(tf.convert_to_tensor, slopes)])
-
-
-def once_per_shard(count: int) -> tuple[float, str]:
-    """By which factor a term is off that each of so many shards adds, and the words for it."""
-    return float(count), f"counted {count} times, once for each shard, instead of once"
-
-
 RULE = Rule(
-    "C402", "term-per-shard", "a penalty on variables that counts once per shard, or is missing", _claims, by="results"
+    "C402", "penalty-counts", "a penalty on variables that counts once per shard, or is missing", _claims, by="results"
 )

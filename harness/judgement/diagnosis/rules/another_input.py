@@ -1,28 +1,67 @@
-"""One of several inputs, such as lengths or labels, is given to shards that its rows do not belong to."""
+"""The results are the reference's for another value of one input: an output, or the rows of another shard."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any
 
 from harness.judgement.diagnosis.layout import partitions, wrong_shards
+from harness.judgement.diagnosis.leaves import explains, outputs_alone, place_of
 from harness.judgement.diagnosis.question import Cause, Question
 from harness.judgement.diagnosis.recorded import MOVES
 from harness.judgement.diagnosis.rule import Rule
 from harness.judgement.diagnosis.search import Search, searched
+from harness.judgement.runs import Result
 from harness.lazy import tf
 
-#: So many ways to give an input to the wrong shard are tried.
-_MOST_TRIES = 48
+#: So many outputs are given to the reference, and so many ways to give an input to the wrong shard are tried.
+_MOST, _MOST_TRIES = 8, 48
 
 
 def _claims(question: Question) -> Iterator[Cause]:
+    yield from _in_a_row(question)
+    yield from _of_another_shard(question)
+
+
+def _with(question: Question, index: int, value: Any) -> Result | None:
+    """The reference's results with another value of one input."""
+    leaves = question.reference.leaves()
+    leaves[index] = value
+    return question.run(inputs=question.with_leaves(leaves), gradients=False)
+
+
+def _in_a_row(question: Question) -> Iterator[Cause]:
+    """An output that is computed from another output: what belongs side by side runs in sequence."""
+    wrong = outputs_alone(question)
+    outputs = [leaf for leaf in question.leaves if leaf.part == "outputs" and leaf.found is not None]
+    from_others: dict[str, tuple[str, str]] = {}
+    for index, array in enumerate(question.input_arrays) if wrong and 1 < len(outputs) <= _MOST else ():
+        for source in outputs:
+            assert source.found is not None
+            if array is None or (array.shape, array.dtype) != (source.found.shape, source.found.dtype):
+                continue
+            result = _with(question, index, tf.constant(source.found, question.reference.leaves()[index].dtype))
+            for leaf in wrong:
+                if result is not None and leaf is not source and leaf.explained_by(leaf.of(result)):
+                    from_others.setdefault(leaf.name, (source.name, question.input_names[index]))
+    if wrong and len(from_others) == len(wrong):
+        source_name, name = from_others[wrong[0].name]
+        yield Cause(
+            f"{wrong[0].name} is computed from {source_name} instead of from {name}: parts that should run side by "
+            "side run in sequence",
+            place_of(question, wrong[0]),
+            next_step=f"compute each output from {name}",
+        )
+
+
+def _of_another_shard(question: Question) -> Iterator[Cause]:
+    """One of several inputs, such as lengths or labels, is given to shards that its rows do not belong to."""
     layout = next((each for each in partitions(question) if each.seen), None)
-    outputs = [leaf for leaf in question.wrong if leaf.part != "gradients"]
-    if layout is None or not outputs or sorted(layout.covered) != list(range(layout.rows)):
+    wrong = [leaf for leaf in question.wrong if leaf.part != "gradients"]
+    if layout is None or not wrong or sorted(layout.covered) != list(range(layout.rows)):
         return
     if not _may_read_others(searched(question)):
         return
-    leaves = question.reference.leaves()
     cuts = {index: cut for index, cut in layout.cuts.items() if len({len(rows) for rows in cut[1]}) == 1}
     for index, whole in enumerate(question.input_arrays):
         if whole is not None and whole.shape[layout.axis : layout.axis + 1] == (layout.rows,):
@@ -30,16 +69,15 @@ def _claims(question: Question) -> Iterator[Cause]:
     tried = [
         (index, given) for ways in (_all_shards, _one_shard) for index in cuts for given in ways(len(layout.shards))
     ]
-    wrong = wrong_shards(question, layout)
-    if len(wrong) < len(layout.shards):  # where the rows of a shard are right, it was given its own
-        tried = [(index, given) for index, given in tried if {to for to, of in given.items() if to != of} == wrong]
+    shards_wrong = wrong_shards(question, layout)
+    if len(shards_wrong) < len(layout.shards):  # where the rows of a shard are right, it was given its own
+        tried = [
+            (index, given) for index, given in tried if {to for to, of in given.items() if to != of} == shards_wrong
+        ]
     for index, given in tried[:_MOST_TRIES]:
         axis, shards = cuts[index]
         rows = [row for shard in range(len(shards)) for row in shards[given.get(shard, shard)]]
-        own = list(leaves)
-        own[index] = tf.gather(leaves[index], rows, axis=axis)
-        result = question.run(inputs=question.with_leaves(own), gradients=False)
-        if result is not None and all(leaf.explained_by(leaf.of(result)) for leaf in outputs):
+        if explains(_with(question, index, tf.gather(question.reference.leaves()[index], rows, axis=axis)), wrong):
             name, source = question.input_names[index], next(iter(given.values()))
             who = "every shard is" if len(given) > 1 else f"shard {next(iter(given))} is"
             whose = f"to shard {source}" if len(set(given.values())) == 1 else "to another shard"
@@ -89,4 +127,4 @@ def _one_shard(count: int) -> list[dict[int, int]]:
     return [{shard: source} for shard in range(count) for source in range(count) if shard != source]
 
 
-RULE = Rule("C116", "rows-of-another-shard", "rows of an input that belong to another shard", _claims)
+RULE = Rule("C409", "another-input", "an output as an input, or rows of an input that belong to another shard", _claims)
