@@ -53,7 +53,8 @@ def towers_of_a_second_input(devices: Devices, wrong: bool) -> Case:
 
     def program(users: Any, items: Any) -> Any:
         mine, theirs = [], []
-        for i, (user, item) in enumerate(zip(tf.split(users, len(devices)), tf.split(items, len(devices)), strict=True)):
+        shards = zip(tf.split(users, len(devices)), tf.split(items, len(devices)), strict=True)
+        for i, (user, item) in enumerate(shards):
             with tf.device(devices[i].name):
                 mine.append(tower(user, 0))
             with tf.device(devices[0 if wrong else i].name):
@@ -86,7 +87,7 @@ def second_head_of_images(devices: Devices, wrong: bool) -> Case:
 
 
 def half_of_the_body_of_a_loop(devices: Devices, wrong: bool) -> Case:
-    """One of two calls of a model in the body of a loop, whose sizes TensorFlow does not know, is on the next device."""
+    """One of two calls of a model in a loop, where TensorFlow knows no sizes, is on the next device."""
     weights = [_variable(_UNITS + 4, 2 * _UNITS), _variable(2 * _UNITS, _UNITS, seed=1)]
 
     def noise(x: Any, given: Any) -> Any:
@@ -113,7 +114,7 @@ def half_of_the_body_of_a_loop(devices: Devices, wrong: bool) -> Case:
 
 
 def slots_of_slices(devices: Devices, wrong: bool) -> Case:
-    """Each device has the momentum of a slice of the weights; the first one computes all of them and sends them back."""
+    """Each device has the momentum of a slice of the weights; the first one computes all of them."""
     w, slots = _variable(4 * len(devices), _UNITS), []
     for number, device in enumerate(devices):
         with tf.device(device.name):
