@@ -153,7 +153,7 @@ def _part_of(shards: Shards, source: tuple[str, int]) -> int | None:
 
 
 def _made(shards: Shards) -> dict[str, object]:
-    """What each op makes: alike where two ops do the same to the same. Of slices, each is another one.
+    """What each op makes: alike where two ops do the same to the same. Slices at constant places all differ.
 
     What is read of a variable that the program writes to, if it is used with a single part, is each time another one.
     """
@@ -173,7 +173,7 @@ def _made(shards: Shards) -> dict[str, object]:
         known = hash((op.type, variables.get(op.name, ()), behind))
         if op.role == "constant" or op.type in SHAPES or (sources and fixed.issuperset(name for name, _ in sources)):
             fixed.add(op.name)
-        cut = op.type in SLICES and op.name not in fixed
+        cut = op.type in SLICES and op.name not in fixed and fixed.issuperset(name for name, _ in sources[1:2])
         apart = cut or not changed.isdisjoint(variables.get(op.name, ()))
         made[op.name] = op.name if apart else known
     return made

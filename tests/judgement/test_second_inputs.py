@@ -43,6 +43,22 @@ def rows_that_a_second_input_picks(devices: Devices, wrong: bool) -> Case:
     return program, {"x": sample(number, 6, _UNITS), "at": _ids(6, number, 3)}, [w, head]
 
 
+def scores_of_a_common_sample(devices: Devices, wrong: bool) -> Case:
+    """Each shard is compared with the same rows of a table, which the next device looks up as well as its own."""
+    w, table = _variable(_UNITS, _UNITS), _variable(40, _UNITS, seed=1)
+
+    def program(x: Any, ids: Any) -> Any:
+        results = []
+        for i, rows in enumerate(tf.split(x, len(devices))):
+            with tf.device(devices[i].name):
+                seen = tf.tanh(rows @ w)
+            with tf.device(devices[(i + wrong) % len(devices)].name):
+                results.append(tf.matmul(seen, tf.gather(table.read_value(), ids), transpose_b=True))
+        return tf.concat(results, 0)
+
+    return program, {"x": sample(6 * len(devices), _UNITS), "ids": _ids(40, 20)}, [w, table]
+
+
 def towers_of_a_second_input(devices: Devices, wrong: bool) -> Case:
     """The towers of all items are on the first device; those of the users, which meet all items, are shared out."""
     tables = [_variable(20, _UNITS, seed=seed) for seed in range(2)]
@@ -144,6 +160,7 @@ def slots_of_slices(devices: Devices, wrong: bool) -> Case:
     "program",
     [
         rows_that_a_second_input_picks,
+        scores_of_a_common_sample,
         towers_of_a_second_input,
         second_head_of_images,
         half_of_the_body_of_a_loop,
