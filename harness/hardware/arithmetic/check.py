@@ -93,9 +93,11 @@ class _Course:
     def _measure_rates(self) -> None:
         """Time larger operations. Their last result must have the bits of the first.
 
-        At the level ``quick`` not where the devices share the threads of this process: such rates say nothing.
+        At the level ``quick`` not where the devices share the threads of this process: such rates say nothing, but
+        where they are compared with earlier ones.
         """
-        if self.context.level is Level.QUICK and all(card.shares_threads for card in self.cards):
+        context = self.context
+        if context.level is Level.QUICK and not context.history and all(card.shares_threads for card in self.cards):
             return
         on_gpu = not all(card.on_host for card in self.cards)
         room = max((each for card in self.cards if (each := self.machine.free_bytes(card.label))), default=None)
