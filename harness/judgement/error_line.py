@@ -114,7 +114,7 @@ def place_of_raised(error: BaseException) -> str | None:
 def add_raised(undecided: list[str], error: BaseException, mode: str, *, both: bool, own: Device | None) -> None:
     """Add to what could not be judged that the reference raised: on device ``own``, if it is the program itself.
 
-    ``both`` says whether the program under test raised the same. A line that raises in both modes is told once.
+    ``both`` says whether the program under test raised the same. A line that raises in both modes is reported once.
     """
     who = "both programs" if both else "the reference"
     if own is not None:
