@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import random
 import socket
@@ -210,28 +211,41 @@ def plan_of(*exchanges: tuple[str, ...], start_s: float = 0.0) -> LinkPlan:
             found.bind(("127.0.0.1", 0))
             nodes[name] = ("127.0.0.1", int(found.getsockname()[1]))
     made = {number: Exchange(number, members) for number, members in enumerate(exchanges)}
-    return LinkPlan("token", nodes, made, (64,), start_s, 1.0)
+    return LinkPlan("token", nodes, made, (64,), start_s, 60.0)
 
 
-def met(plan: LinkPlan, *names: str) -> dict[str, object]:
-    """Let the members meet for exchange 0, each in a thread, and return the ports or who was missing."""
+def met(plan: LinkPlan, *names: str, late: str = "") -> dict[str, object]:
+    """Let the members meet for exchange 0, each in a thread, and return the ports or who was missing.
+
+    All listen before the first calls, as they do long before an exchange. ``late`` calls last.
+    """
     answers: dict[str, object] = {}
-    with socket.socket() as unused:
-        unused.bind(("127.0.0.1", 0))
+    others_wait = threading.Event()
 
-    def meet(name: str, number: int) -> None:
-        with socket.create_server(plan.nodes[name]) as listening:
+    def meet(name: str, number: int, listening: socket.socket) -> None:
+        meeting = Meeting(plan, name, listening)
+        if name == late:
+            assert others_wait.wait(60)
+        elif late:
+            # Long after the leader has given up whoever is not there.
+            threading.Timer(1.0, others_wait.set).start()
+        try:
+            answers[name] = meeting.meet(0, 7000 + number)
+        except Missing as error:
+            answers[name] = error.names
+
+    with contextlib.ExitStack() as stack:
+        sockets = [stack.enter_context(socket.create_server(plan.nodes[name])) for name in names]
+        threads = [
+            threading.Thread(target=meet, args=(name, number, listening))
+            for number, (name, listening) in enumerate(zip(names, sockets, strict=True))
+        ]
+        for listening in sockets:
             listening.settimeout(0.05)
-            try:
-                answers[name] = Meeting(plan, name, listening).meet(0, 7000 + number)
-            except Missing as error:
-                answers[name] = error.names
-
-    threads = [threading.Thread(target=meet, args=(name, number)) for number, name in enumerate(names)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
     return answers
 
 
@@ -241,7 +255,7 @@ def test_the_members_of_an_exchange_meet_and_learn_the_ports() -> None:
 
 
 def test_a_member_that_does_not_come_is_named_by_all_others() -> None:
-    assert met(plan_of(("a", "b", "c")), "a", "b") == dict.fromkeys("ab", ("c",))
+    assert met(plan_of(("a", "b", "c")), "a", "b", late="b") == dict.fromkeys("ab", ("c",)), "also by one that is late"
     assert met(plan_of(("a", "b")), "b") == {"b": ("a",)}, "where the first is missing too"
 
 

@@ -72,9 +72,9 @@ class Meeting:
             self._accept()
             for name in missing if self.all_started else ():
                 silent[name] += not self._is_there(name)
-            gone = [name for name in missing if silent[name] >= _TRIES]
-            if gone or time.monotonic() > deadline:
-                missing = gone or [name for name in missing if (number, name) not in self.called]
+            missing = [name for name in missing if (number, name) not in self.called]
+            # Whoever is there will call, and must learn who is missing. Otherwise it would report this node instead.
+            if all(silent[name] >= _TRIES for name in missing) or time.monotonic() > deadline:
                 break
         ports = (port, *(self.called[number, name][1] for name in others if (number, name) in self.called))
         for name in others:
