@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import shlex
-from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -13,14 +12,19 @@ from harness.cli.errors import clear_errors, exit_code, say
 from harness.cli.fleet_options import (
     DEFAULT_STORE,
     HostsOption,
+    KubernetesOption,
+    NamespaceOption,
     NodesOption,
     ProgramOption,
     RayOption,
     SbatchOption,
+    SelectorOption,
+    SharedOption,
     SlurmOption,
     SshOption,
     StoreOption,
     engine_of,
+    folder_of,
     moment,
 )
 from harness.cli.options import check_seconds, number, whole_number
@@ -35,11 +39,15 @@ def fleet_run(
     hosts: HostsOption = None,
     slurm: SlurmOption = False,
     ray: RayOption = None,
+    kubernetes: KubernetesOption = None,
     nodes: NodesOption = None,
     sbatch: SbatchOption = "",
+    namespace: NamespaceOption = "default",
+    selector: SelectorOption = "",
     ssh: SshOption = None,
-    program: ProgramOption = "harness",
+    program: ProgramOption = None,
     store: StoreOption = DEFAULT_STORE,
+    shared: SharedOption = None,
     limit: Annotated[
         float,
         typer.Option("--limit", parser=number, metavar="S", help="Time limit of a machine, in seconds."),
@@ -61,16 +69,28 @@ def fleet_run(
         check_seconds("--limit", limit)
         if at_once < 1:
             raise UsageError(f"--at-once {at_once}; accepted: a whole number above 0")
-        engine = engine_of(hosts, slurm, ray, nodes, sbatch, ssh, program)
+        engine = engine_of(
+            hosts,
+            slurm,
+            ray,
+            kubernetes,
+            nodes=nodes,
+            sbatch=sbatch,
+            namespace=namespace,
+            selector=selector,
+            ssh=ssh,
+            program=program,
+        )
         kept = Store(store)
+        _ = folder_of(engine, kept.files, shared)  # before anything begins
         files, run = continued(engine, kept) if resume else start(engine, options or (), kept, moment(None))
+        folder = folder_of(engine, files, shared)
     for outcome in run.outcomes:
         if outcome.why:
             typer.echo(f"{outcome.machine}: left out: {outcome.why}")
     bad = {outcome.machine for outcome in run.outcomes if outcome.why}
     code = ExitCode.SUCCESS
     try:
-        folder = files.folder if engine.needs_folder else Path()
         work = MachineRun(run.arguments, folder, limit, at_once)
         # Closed also by ^C, so that nothing is left behind on the machines.
         with contextlib.closing(carry_out(engine, work, run, files)) as outcomes:

@@ -60,7 +60,7 @@ class RemoteFiles:
     @property
     def folder(self) -> Path:
         """No folder: raise StoreError."""
-        why = "the machines write to a folder; name one with --store, and copy its files here afterwards"
+        why = "the machines write to a folder; name one that they share with --shared"
         raise StoreError(self.name, why)
 
     def below(self, path: str) -> RemoteFiles:

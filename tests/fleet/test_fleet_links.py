@@ -23,12 +23,14 @@ from harness.fleet.actions import Action
 from harness.fleet.anonymous import anonymous_fleet
 from harness.fleet.engines.engine import Asked, Done, MachineRun
 from harness.fleet.engines.slurm_nodes import Slurm
+from harness.fleet.files import LocalFiles, StoreError
 from harness.fleet.fleet import judge_store
 from harness.fleet.index import load
 from harness.fleet.links.agent import Meeting, Missing
 from harness.fleet.links.judge import judge_links
+from harness.fleet.links.newest import newest_verdict
 from harness.fleet.links.record import LinkPlan, LinkRun, Lost, Report, keep, parse_report, reports_of, runs_of
-from harness.fleet.links.run import LinkOptions, carry_out, start
+from harness.fleet.links.run import LinkOptions, carry_out, resume, start
 from harness.fleet.links.schedule import Exchange, packed, pairs, rings, schedule
 from harness.fleet.links.verdict import LinkFinding, Scope
 from harness.fleet.page import fleet_page
@@ -320,10 +322,9 @@ class Network:
     """An engine whose machines are made up: it answers with the lines of reports, and one machine dies."""
 
     name = "made up"
-    needs_folder = False
 
     def __init__(self, made: SimulatedNetwork, kept: bool) -> None:
-        self.made, self.kept, self.calls = made, kept, 0
+        self.made, self.kept, self.needs_folder, self.calls = made, kept, kept, 0
 
     def machines(self) -> list[Asked]:
         return [*map(Asked, self.made.nodes), Asked("away", "not idle: allocated")]
@@ -335,12 +336,15 @@ class Network:
         self.calls += 1
         plan = LinkPlan.unpacked(work.arguments[-1])
         places = list(plan.exchanges)
-        reports = [replace(each, number=places[each.number]) for each in self.made.reports([*plan.exchanges.values()])]
+        reports = [
+            replace(each, number=places[each.number], attempt=plan.exchanges[places[each.number]].attempt)
+            for each in self.made.reports([*plan.exchanges.values()])
+        ]
         for name in machines:
             own = [each for each in reports if each.node == name]
             if self.kept:
                 for each in own:
-                    keep(each, work.folder / name)
+                    keep(each, LocalFiles(work.folder / name))
                 yield Done(name)
             else:
                 text = "\n".join(["hello", *(json.dumps(plain(each)) for each in own)])
@@ -358,8 +362,8 @@ def test_a_run_keeps_each_report_does_suspects_again_and_is_in_the_report_of_the
     for number, name in enumerate(made.nodes[:3]):
         record = simulated.sound(number, random.Random(number))
         store.add(json_text(replace(record, host=Host(name, rack=made.racks[name]))))
-    folder, run = start(engine, LinkOptions(), store, NOW)
-    said = list(carry_out(engine, LinkOptions(), folder, run, Judging()))
+    files, run = start(engine, LinkOptions(), store, NOW)
+    said = list(carry_out(engine, LinkOptions(), files, run, Judging()))
     assert engine.calls >= 2
     assert any("doing again what looks bad" in line for line in said)
     found = judge_store(store, Policy(), NOW)
@@ -383,9 +387,57 @@ def test_a_run_keeps_each_report_does_suspects_again_and_is_in_the_report_of_the
     bare = anonymous_fleet(found, load(store).runs)
     assert "n0" not in fleet_page(bare, "").replace("n0n", "")
     # A report that is damaged is named, and what is left of the run still counts.
-    path = next((folder / made.nodes[0]).glob("*.exchange.json"))
+    path = next((files.folder / made.nodes[0]).glob("*.exchange.json"))
     path.write_text("{", encoding="utf-8")
     assert any(each.path.endswith(path.name) for each in judge_store(store, Policy(), NOW).left_out)
+
+
+class Interrupted(Network):
+    """An engine that is interrupted once: half of the machines have reported, and say that the others did not come."""
+
+    def run(self, machines: Sequence[str], work: MachineRun) -> Generator[Done, None, None]:
+        if self.calls:
+            yield from super().run(machines, work)
+            return
+        half = machines[: len(machines) // 2]
+        first, *others = super().run(machines, work)
+        yield first
+        plan = LinkPlan.unpacked(work.arguments[-1])
+        for done in others[: len(half)]:
+            lines = [Report(done.machine, number, "failed", "gone", (machines[-1],)) for number in plan.exchanges]
+            yield replace(done, text="\n".join(json.dumps(plain(each)) for each in lines), why="interrupted")
+        raise StoreError("store", "No space left on device")
+
+
+def test_exchanges_that_were_interrupted_are_resumed_and_what_they_said_last_accuses_nobody(tmp_path: Path) -> None:
+    made = network(3, 40, ("wrong machine",))
+    engine, store = Interrupted(made, kept=False), Store(tmp_path)
+    files, run = start(engine, LinkOptions(), store, NOW)
+    with pytest.raises(StoreError, match="what has come so far is kept"):
+        list(carry_out(engine, LinkOptions(), files, run, Judging()))
+    before, _ = newest_verdict(store, (), Judging())
+    assert before is not None
+    assert (before.measured, before.complete) == (0, False)
+    *nodes, gone = made.nodes
+    made.nodes = tuple(nodes)
+    same, rest = resume(engine, store)
+    assert (same, {each.attempt for each in rest.exchanges}) == (files, {1})
+    list(carry_out(engine, LinkOptions(), files, rest, Judging()))
+    found, bad = newest_verdict(store, (), Judging())
+    assert found is not None
+    (wrong,) = found.findings
+    assert ((wrong.machines), bad) == (made.planted[0].where, [])
+    assert found.left_out == (("away", "not idle: allocated"), (gone, "unknown to the engine now"))
+    # Whatever was measured is not measured again, and a run that has ended is not resumed.
+    ((_, ended),) = runs_of(store)[0]
+    with pytest.raises(UsageError, match="no exchanges that were interrupted"):
+        resume(engine, store)
+    save_json(replace(ended, complete=False), files.folder, "links.json")
+    _, again = resume(engine, store)
+    assert {each.attempt for each in again.exchanges if gone not in each.members} == {0, 1}
+    calls = engine.calls
+    list(carry_out(engine, LinkOptions(), files, again, Judging()))
+    assert engine.calls == calls, "nothing is left to do"
 
 
 def test_a_run_that_was_killed_keeps_what_it_measured(tmp_path: Path) -> None:
@@ -393,7 +445,7 @@ def test_a_run_that_was_killed_keeps_what_it_measured(tmp_path: Path) -> None:
     folder = tmp_path / "links" / "1"
     save_json(run, folder, "links.json")
     assert run.exchanges[1].members == ("a", "b")
-    keep(Report("a", 1, "done"), folder / "a")
+    keep(Report("a", 1, "done"), LocalFiles(folder / "a"))
     (folder / "a" / ".00002.exchange.json.123").write_text("{", encoding="utf-8")  # of the killed writer
     (tmp_path / "links" / "2").mkdir()
     (tmp_path / "links" / "2" / "links.json").write_text("{", encoding="utf-8")

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import contextlib
-import sys
 import time
 from collections.abc import Generator, Sequence
 from typing import Any
 
 from harness.errors import UsageError
-from harness.fleet.engines.engine import Asked, Done, MachineRun
+from harness.fleet.engines.engine import HERE, Asked, Done, MachineRun
 from harness.report.printable import shortened
 
 _POLL_S = 1.0
@@ -25,9 +24,7 @@ class RayEngine:
     name = "ray"
     needs_folder = False
 
-    def __init__(
-        self, address: str, wait_s: float = _WAIT_S, program: Sequence[str] = (sys.executable, "-m", "harness")
-    ) -> None:
+    def __init__(self, address: str, wait_s: float = _WAIT_S, program: Sequence[str] = HERE) -> None:
         self.address, self.wait_s, self.program = address, wait_s, tuple(program)
         self._nodes: dict[str, Any] = {}
 
@@ -73,7 +70,8 @@ class RayEngine:
         for machine in machines:
             node = self._nodes[machine]
             strategy = NodeAffinitySchedulingStrategy(node_id=node["NodeID"], soft=False)
-            options = {"scheduling_strategy": strategy, "num_gpus": node["Resources"].get("GPU", 0)}
+            gpus = 0 if work.links else node["Resources"].get("GPU", 0)
+            options = {"scheduling_strategy": strategy, "num_gpus": gpus}
             pending[task.options(**options).remote(command, machine, work.limit_s)] = machine
         deadline = time.monotonic() + self.wait_s + work.limit_s + _GRACE_S
         try:

@@ -15,7 +15,7 @@ import socket
 import sys
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from multiprocessing.connection import Connection
 from typing import Any, TypeGuard
 
@@ -151,7 +151,7 @@ def take_part(plan: LinkPlan, node: str, rack: str | None, keep: Callable[[Repor
         meeting = Meeting(plan, node, listening)
         own = [number for number, each in plan.exchanges.items() if node in each.members]
         for number in sorted(own, key=lambda number: plan.exchanges[number].round):
-            keep(_one(meeting, number, rack, lingering))
+            keep(replace(_one(meeting, number, rack, lingering), attempt=plan.exchanges[number].attempt))
     for process in lingering:
         process.join(2 * _LINGER_S)
 
