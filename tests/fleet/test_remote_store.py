@@ -24,6 +24,7 @@ from harness.fleet.engines.engine import Asked, Done, MachineRun
 from harness.fleet.files import LocalFiles, StoreError
 from harness.fleet.fleet import judge_store
 from harness.fleet.index import load
+from harness.fleet.links.newest import newest_verdict
 from harness.fleet.links.record import LinkPlan, LinkRun, Report, keep
 from harness.fleet.links.run import LinkOptions, carry_out as carry_out_links, start as start_links
 from harness.fleet.links.schedule import schedule
@@ -270,6 +271,18 @@ def test_what_an_engine_brings_is_kept_at_a_url_as_soon_as_it_comes_and_a_run_is
     assert not Path("unused").exists()
 
 
+def test_where_there_are_folders_those_in_the_store_are_made_and_the_store_is_not(
+    tmp_path: Path, fragile: type[Fragile]
+) -> None:
+    place = f"simplecache::file://{tmp_path}/store"
+    with pytest.raises(StoreError, match="No such file or directory"):
+        start(Bringing(), (), Store(place), NOW)
+    (tmp_path / "store").mkdir()
+    files, run = start(Bringing(), (), Store(place), NOW)
+    assert len(list(carry_out(Bringing(), MachineRun((), Path("unused"), 60.0), run, files))) == 2
+    assert judge_store(Store(place), Policy(), NOW).counts.proven == 2
+
+
 class Writing(Bringing):
     """An engine whose machines write to a folder that they share."""
 
@@ -299,6 +312,7 @@ def test_what_machines_write_to_a_shared_folder_comes_to_the_url(tmp_path: Path,
     done = [each.machine for each in carry_out(engine, MachineRun((), folder, 60.0), run, files)]
     assert done == ["sim-0002", "sim-0001"]
     assert judge_store(store, Policy(), NOW).counts.proven == 2
+    assert newest_verdict(store, (), Judging())[0] is None
     files, links = start_links(engine, LinkOptions(), store, NOW)
     folder = folder_of(engine, files, tmp_path)
     assert list(carry_out_links(engine, LinkOptions(), files, links, Judging(), (), folder)) == [
