@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import shlex
+from collections.abc import Sequence
 from typing import Annotated
 
 import typer
@@ -69,6 +70,7 @@ def fleet_run(
         check_seconds("--limit", limit)
         if at_once < 1:
             raise UsageError(f"--at-once {at_once}; accepted: a whole number above 0")
+        _check_options(options or ())
         engine = engine_of(
             hosts,
             slurm,
@@ -107,3 +109,14 @@ def fleet_run(
         say(f"INCOMPLETE: {lost} of {len(run.asked)} machines have no record of this run")
     typer.echo(f"next: harness fleet report --store {shlex.quote(store)}")
     raise typer.Exit(code or (ExitCode.UNKNOWN if lost else ExitCode.SUCCESS))
+
+
+def _check_options(options: Sequence[str]) -> None:
+    """Refuse what harness validate does not accept, before any machine gets it."""
+    from harness.cli.suite import suite
+    from harness.cli.validate import validate
+
+    single = typer.Typer(add_completion=False)
+    single.command()(validate)
+    given = typer.main.get_command(single).make_context("harness validate", list(options)).params
+    suite().select(given["only"] or (), given["level"])

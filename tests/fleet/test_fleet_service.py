@@ -93,6 +93,10 @@ def test_a_plan_that_takes_out_too_much_is_refused_before_anything_is_done(tmp_p
     with pytest.raises(UsageError, match="2 of 20 machines are out of service already"):
         list(apply(planned(fleet("stuck-bit"), Policy()), slurm, Store(tmp_path), NOW))
     assert slurm.ran == []
+    # Of a small cluster, one machine may always go, but not a second one, and of two it may be either.
+    for machines, kinds, refused in ((3, 1, False), (3, 2, True), (2, 1, True)):
+        plan = planned(fleet(*("stuck-bit", "ecc-corrected")[:kinds], machines=machines), Policy())
+        assert (len(plan.steps), bool(plan.refusal)) == (kinds, refused)
 
 
 def test_a_machine_that_a_person_drained_is_left_alone_and_never_brought_back(tmp_path: Path, slurm: FakeSlurm) -> None:
