@@ -45,7 +45,10 @@ def write(folder: Path, writer: int) -> None:
 
 
 def write_all() -> None:
-    """Write from 16 processes, each with 125 writers. Where ``KILLED`` is set, kill each at a moment of its own, once it has begun."""
+    """Write from 16 processes, each with 125 writers.
+
+    Where ``KILLED`` is set, kill each at a moment of its own, once the first record is there.
+    """
     folder, killed = Path(os.environ["STORE"]), bool(os.environ.get("KILLED"))
     fork = multiprocessing.get_context("fork")
     processes = [fork.Process(target=write, args=(folder, writer)) for writer in range(WRITERS)]

@@ -1,4 +1,4 @@
-"""What a fleet costs on this machine: ``python tests/fleet/figures.py``.
+"""What a fleet costs on this machine: ``python tests/fleet/fleet_figures.py``.
 
 The records are those of simulated machines. The times are real, and those of the machine on which it runs.
 """
@@ -63,7 +63,8 @@ def main() -> None:
             print(f"report on {_MACHINES:,} machines, {what}: {wall:.1f} s, processor {cpu:.1f} s, {memory:.0f} MiB")
         page = folder / "fleet.html"
         took = opened_s(page)
-        print(f"page: {page.stat().st_size / 1e6:.2f} MB, {'no Chromium' if took is None else f'opened in {took:.2f} s'}")
+        drawn = "no Chromium" if took is None else f"drawn in {took:.2f} s"
+        print(f"page: {page.stat().st_size / 1e6:.2f} MB, {drawn}")
         last = Path(made) / "run.json"
         last.write_text(json_text(simulated.sound(0, random.Random(0))), encoding="utf-8")
         print(f"prolog: {harness('fleet', 'prolog', '--last', str(last))[0]:.1f} s")
@@ -73,7 +74,7 @@ def main() -> None:
         took = time.perf_counter() - began
         kept = load(Store(Path(os.environ["STORE"])))
         writers = store_writers.WRITERS * store_writers.EACH
-        print(f"{writers:,} writers at once: {len(kept.runs):,} records kept, {len(kept.left_out)} damaged, {took:.1f} s")
+        print(f"{writers:,} writers at once: {len(kept.runs):,} kept, {len(kept.left_out)} damaged, {took:.1f} s")
         print(json.dumps({"processors": os.cpu_count(), "load": round(os.getloadavg()[0], 1)}))
 
 
