@@ -210,6 +210,11 @@ def test_a_tool_that_is_missing_fails_or_hangs_is_one_clear_line() -> None:
         answer(["no-such-tool", "--version"])
     with pytest.raises(EngineError, match=r"^sh -c .*: You are not permitted$"):
         answer(["sh", "-c", "echo You are not permitted >&2; exit 1"])
+    log = 'E1128 18:35:50.960558 20422 memcache.go:265] "Unhandled Error"'
+    with pytest.raises(EngineError, match=r": The connection to the server was refused$"):
+        answer(["sh", "-c", f"echo '{log}' >&2; echo The connection to the server was refused >&2; exit 1"])
+    with pytest.raises(EngineError, match="Unhandled Error"):
+        answer(["sh", "-c", f"echo '{log}' >&2; exit 1"])
     with pytest.raises(EngineError, match="no answer within"):
         answer(["sleep", "60"], limit_s=0.05)
     assert answer(["echo", "a"]) == "a\n"

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import contextlib
+import re
+import socket
 import time
 from collections.abc import Generator, Sequence
 from typing import Any
@@ -12,6 +14,9 @@ from harness.fleet.engines.engine import HERE, Asked, Done, MachineRun
 from harness.report.printable import shortened
 
 _POLL_S = 1.0
+#: How long the address of a cluster may take to answer, in seconds.
+_ANSWER_S = 10.0
+_HOST_AND_PORT = re.compile(r"(?:ray://)?([^:/]+):(\d{1,5})")
 #: How long a task may wait for the GPUs of its node, in seconds.
 _WAIT_S = 120.0
 #: How much longer than its command a task may take, in seconds.
@@ -51,6 +56,12 @@ class RayEngine:
     def _connect(self) -> None:
         import ray
 
+        # Ray itself tries for minutes, and says so in its own lines.
+        if found := _HOST_AND_PORT.fullmatch(self.address):
+            try:
+                socket.create_connection((found[1], int(found[2])), _ANSWER_S).close()
+            except OSError as error:
+                raise UsageError(f"--ray {self.address}: {error.strerror or error}") from error
         try:
             ray.init(address=self.address, log_to_driver=False, configure_logging=False)
         except Exception as error:
