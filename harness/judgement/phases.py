@@ -89,7 +89,8 @@ def _home(shards: Shards, deals: Mapping[_Deal, Sequence[Mapping[int, Op]]]) -> 
         for step in other.steps.values():
             deal = tuple(sorted((mine[their], place) for their, place in _deal(other, step) if their in mine))
             if deal in works or len(deal) == len(mine):
-                works[deal] = works.get(deal, 0.0) + sum(other.weight(op) for op in step.values())
+                own = (op for op in step.values() if op.name not in shards.family)
+                works[deal] = works.get(deal, 0.0) + sum(map(other.weight, own))
     shares = {frozenset(_shares(deal).items()) for deal in deals}
     works = {deal: work for deal, work in works.items() if frozenset(_shares(deal).items()) in shares}
     most, first = max(works.values()), next(iter(deals))
