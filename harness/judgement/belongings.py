@@ -125,7 +125,7 @@ class Belongings:
         return found
 
     @cached_property
-    def _slots(self) -> dict[int, DeviceName]:
+    def slots(self) -> dict[int, DeviceName]:
         """The device of the variable that a slot, such as a momentum, is for: the only other one it leads to.
 
         A variable that several devices compute with belongs to none of them, and so do its slots.
@@ -151,7 +151,7 @@ class Belongings:
         """The ops that read a variable which is not on its owner."""
         away = {
             variable: owner
-            for variable, owner in (self.owners | self._slots).items()
+            for variable, owner in (self.owners | self.slots).items()
             if owner in self.devices and self.homes.get(variable, owner) != owner and self.is_large(variable)
             if not self._kept_on_host(variable)
         }
@@ -165,7 +165,7 @@ class Belongings:
                 continue
             chosen = self.homes[variable] in self.devices - {self.first, self.host}
             if chosen or placed or variable in self._copies:
-                cause = SLOT_AWAY if variable in self._slots else VARIABLE_AWAY + OR_THE_WORK * chosen
+                cause = SLOT_AWAY if variable in self.slots else VARIABLE_AWAY + OR_THE_WORK * chosen
                 yield Misplaced(op, away[variable], cause)
 
     def misplaced_sums(self) -> Iterator[Misplaced]:

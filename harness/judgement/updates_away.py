@@ -57,10 +57,14 @@ class Updates:
                 yield Misplaced(op, home, UPDATE_AWAY if alone else SLOT_UPDATE_AWAY)
 
     def _updated_on(self, op: Op) -> DeviceName | None:
-        """Where the variables are that an op leads to updates of: on one device, or on the one that it is made on."""
+        """Where the variables are that an op leads to updates of: on one device, or on the one that it is made on.
+
+        What also leads to the update of a variable that belongs where the op runs is at home there.
+        """
         ends = self._updates.get(op.name, frozenset())
         homes = {home for home, _ in ends}
-        homes &= homes if len(homes) == 1 else self._made_of.get(op.name, set())
+        if len(homes) > 1:
+            homes = homes & self._made_of.get(op.name, set()) if (op.device, True) not in ends else set()
         home = homes.pop() if len(homes) == 1 else None
         return home if (home, True) in ends else None
 
@@ -114,7 +118,8 @@ class Updates:
     def _of_one_device(self) -> set[int]:
         """The variables, other than single numbers, that are read for updates on no more than one device.
 
-        A slot, such as a momentum, is of its own device, if it is itself one of those updated.
+        A slot, such as a momentum, is of its own device, if it is itself one of those updated, and no other device has
+        the variable that it is for.
         """
         homes: dict[int, set[DeviceName | None]] = defaultdict(set)
         for op in self.wiring.ops:
@@ -123,11 +128,9 @@ class Updates:
                     readers = (each for each in self.wiring.readers(op) if each.name in self._updates)
                     read = (each for each in readers if any(name == op.name for name, _ in sources_of(each)))
                     homes[variable].update(home for each in read for home, _ in self._updates[each.name])
-        alone = {
-            each
-            for each, ends in homes.items()
-            if len(ends) < 2 or (self.belongings.homes.get(each) in ends and self.belongings.is_slot(each))
-        }
+        slots = {each for each in homes if self.belongings.is_slot(each)} - self.belongings.slots.keys()
+        own = {each for each in slots if self.belongings.homes.get(each) in homes[each]}
+        alone = own.union(each for each, ends in homes.items() if len(ends) < 2)
         return {each for each in alone if self.belongings.is_large(each)}
 
     def _gradients_of(self, op: Op) -> set[DeviceName]:
