@@ -32,8 +32,8 @@ def load_run(path: str | Path) -> RunRecord:
 
     Example:
         >>> run = harness.load_run("report")
-        >>> print(run.verdict, len(run.results))
-        PASS 17
+        >>> print(run.verdict)
+        PASS
     """
     path = Path(path)
     file = path / RUN_FILE if path.is_dir() else path
