@@ -53,7 +53,7 @@ def configure(spec: str | os.PathLike[str]) -> Devices:
 
     The result is exactly what was requested, never a smaller set. Its ``reason`` explains the choice.
 
-    Example:
+    Examples:
         >>> devices = harness.configure("cpu:2")
         >>> [device.parsed.short for device in devices]
         ['CPU:0', 'CPU:1']

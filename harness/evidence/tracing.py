@@ -55,7 +55,7 @@ def trace(fn: Any = _BLOCK, /, *args: Any, **kwargs: Any) -> Trace | Tracing:
     a ``tf.function`` that ran elsewhere. Threads that ``fn`` starts or uses are traced too; while it runs, threads
     take turns, one op or function at a time each.
 
-    Example:
+    Examples:
         >>> traced = harness.trace(step, x)
         >>> print(traced)  # a conclusion, and the ops of each device
         >>> with harness.trace() as traced:

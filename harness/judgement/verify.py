@@ -104,7 +104,7 @@ def verify(
 
     Calls in several threads take turns. A trace sees the ops of all threads, so no other thread may run some meanwhile.
 
-    Example:
+    Examples:
         >>> found = harness.verify(step, inputs={"x": x})  # the step itself, on its first device, is the reference
         >>> print(found)
         >>> harness.verify(harness.make_parallel(model, devices), model, {"x": x}).passed
@@ -236,7 +236,7 @@ def _like(
 def assert_parallel(*args: Any, **kwargs: Any) -> Verification:
     """:func:`verify` with the same arguments; raises unless it passes.
 
-    Example:
+    Examples:
         >>> harness.assert_parallel(harness.make_parallel(model, devices), model, {"x": x}, gradients=True)
 
     Raises:

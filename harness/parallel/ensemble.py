@@ -30,7 +30,7 @@ def ensemble(models: Sequence[Model], devices: Sequence[Device], *, each: Sequen
         devices: from ``harness.configure``, or a slice of it; at least as many as models.
         each: names of arguments of which every model gets its own value.
 
-    Example:
+    Examples:
         >>> both = harness.ensemble([model, other_model], devices)
         >>> len(both(x=x))  # the results of the models, one after the other
         2

@@ -131,7 +131,7 @@ def colocate_gradients(fn: Any = None) -> Any:
         fn: a function to decorate; without it the context manager is returned. For a ``tf.function``, the result is a
             ``tf.function`` with the same options and traces of its own, and ``fn`` stays as it is.
 
-    Example:
+    Examples:
         >>> faster = harness.colocate_gradients(step)  # or as a decorator, above tf.function too
         >>> loss = faster(x)
 

@@ -38,7 +38,7 @@ def pipeline(
         microbatches: the number of parts of each batch; 1 or more.
         broadcast: names of arguments that every micro-batch gets whole.
 
-    Example:
+    Examples:
         >>> parallel = harness.pipeline([model, other_model], devices, microbatches=2)
         >>> y = parallel(x=x)
 

@@ -132,7 +132,7 @@ def prove(
     Returns:
         For each output, gradient and variable whether it is proved, and if not, what blocks it.
 
-    Example:
+    Examples:
         >>> proof = harness.prove(harness.make_parallel(model, devices), model, {"x": x})
         >>> proof.proved
         True

@@ -30,7 +30,7 @@ def load_run(path: str | Path) -> RunRecord:
     Raises:
         InvalidRecord: there is no such file, or it is not a record of this version or an earlier one.
 
-    Example:
+    Examples:
         >>> run = harness.load_run("report")
         >>> print(run.verdict)
         PASS
