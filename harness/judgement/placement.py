@@ -83,11 +83,12 @@ def judge_placement(
     return [
         *_merge("op-placement", misplaced, trace, mode),
         *_merge("gradient-placement", _gradients_elsewhere(trace), trace, mode),
+        # Variables of a device that does nothing are away from their user because of that.
+        *_unused(account, devices, mode, rows, program, chosen=not on_host),
         *_merge("variable-placement", away, trace, mode),
         *judge_outside(account, devices, mode),
         *judge_python(account, devices, mode),
         *(judge_waiting(account, mode) if on_host else ()),
-        *_unused(account, devices, mode, rows, program, chosen=not on_host),
     ]
 
 
