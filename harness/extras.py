@@ -9,6 +9,7 @@ from harness.errors import MissingExtra
 #: Package to the extra that installs it.
 EXTRAS = {
     "fsspec": "fleet",
+    "prometheus_client": "fleet",
     "hypothesis": "generate",
     "jinja2": "report",
     "matplotlib": "report",

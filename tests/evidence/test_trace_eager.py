@@ -48,6 +48,23 @@ def test_what_the_scope_asks_for_stands_beside_where_the_op_ran() -> None:
     assert names["Exp"].executed_type == "Exp"
 
 
+@pytest.mark.parametrize(
+    "fn",
+    [
+        lambda x, v: tf.raw_ops.MatMul(a=x, b=v, transpose_b=True),
+        lambda x, v: tf.raw_ops.Mul(x=x, y=v),
+        lambda x, v: tf.nn.relu(v),
+    ],
+)
+def test_an_op_that_is_given_a_variable_reads_it(fn: Any) -> None:
+    """TensorFlow reads a variable among an op's arguments without a word to its callbacks."""
+    v = variable(4, 3)
+    found = trace(lambda x: fn(x, v), rows())
+    read = [op.name for op in found.ops if op.type == "ReadVariableOp"]
+    assert [found.variables[name] for name in read] == [(0,)]
+    assert [op.type for op in found.ops if read[0] in op.inputs]
+
+
 def test_ops_whose_results_live_in_host_memory_are_where_their_kernel_is() -> None:
     state = {}
     for device in (1, 2):
