@@ -9,10 +9,10 @@ from harness.errors import MissingExtra
 #: Package to the extra that installs it.
 EXTRAS = {
     "fsspec": "fleet",
-    "prometheus_client": "fleet",
     "hypothesis": "generate",
     "jinja2": "report",
     "matplotlib": "report",
+    "prometheus_client": "fleet",
     "pytest": "pytest",
     "pytest_benchmark": "speed",
     "ray": "ray",

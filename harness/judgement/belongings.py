@@ -1,8 +1,7 @@
 """Finds variables that are away from the one device that works with them.
 
 A variable that several devices read, such as the weights of a model that each shard is run with, may be anywhere. One
-that a single device computes with belongs there, as the weights of a stage, of a member or of a client do, and so does
-the arithmetic between its gradient and its update.
+that a single device computes with belongs there, as the weights of a stage, of a member or of a client do.
 """
 
 from __future__ import annotations

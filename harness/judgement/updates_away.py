@@ -1,4 +1,7 @@
-"""Finds updates of variables that are computed away from the one device that works with them."""
+"""Finds updates of variables that are computed away from the one device that works with the variables.
+
+The arithmetic between a gradient and an update belongs where the variable is.
+"""
 
 from __future__ import annotations
 
@@ -48,10 +51,10 @@ class Updates:
                 continue
             if op.requested is None or op.device not in self.devices:
                 continue  # the caller's, in no scope, or in one of the host
-            gradients, own = self._gradients_of(op), self._has_own_variable(op)
-            at_home = home in gradients or not (gradients or own)
-            of_optimizer = op.name in self.account.optimizer and len(self._updates[op.name]) == 1 and at_home
-            sent = op.role == "forward" and self._made_of[op.name] == {home} and not own
+            gradients, has_own = self._gradients_of(op), self._has_own_variable(op)
+            for_one = op.name in self.account.optimizer and len(self._updates[op.name]) == 1
+            of_optimizer = for_one and (home in gradients if gradients else not has_own)
+            sent = op.role == "forward" and self._made_of[op.name] == {home} and not has_own
             if of_optimizer or (sent and len(places[op.type, lines.get(op.name), home]) == 1):
                 alone = home in self.belongings.owners.values()
                 yield Misplaced(op, home, UPDATE_AWAY if alone else SLOT_UPDATE_AWAY)
@@ -64,7 +67,7 @@ class Updates:
         ends = self._updates.get(op.name, frozenset())
         homes = {home for home, _ in ends}
         if len(homes) > 1:
-            homes = homes & self._made_of.get(op.name, set()) if (op.device, True) not in ends else set()
+            homes = set() if (op.device, True) in ends else homes & self._made_of[op.name]
         home = homes.pop() if len(homes) == 1 else None
         return home if (home, True) in ends else None
 
@@ -78,9 +81,8 @@ class Updates:
             if op.role == "update":
                 for variable in self.variables.get(op.name, ())[:1]:
                     if (home := self.belongings.homes.get(variable)) is not None and variable not in owned:
-                        owned[variable] = self.belongings.is_owned(variable, home) and self.belongings.is_large(
-                            variable
-                        )
+                        belongs = self.belongings.is_owned(variable, home)
+                        owned[variable] = belongs and self.belongings.is_large(variable)
                     found[op.name] = frozenset({(home, owned.get(variable, False))})
             elif op.name in self.belongings.leads_to_updates or op.name in self.account.optimizer:
                 found[op.name] = frozenset().union(*(found.get(each.name, ()) for each in self.wiring.readers(op)))
@@ -141,13 +143,6 @@ class Updates:
 
     def _makers(self, op: Op) -> list[Op]:
         """What an op of an update reads that is the update's too: of an optimizer's, or of variables alone."""
-        return [
-            each
-            for each in self.wiring.before(op)
-            if each.name in self.account.optimizer
-            or (
-                each.name in self.belongings.leads_to_updates
-                and each.role == "forward"
-                and not self.account.depends(each)
-            )
-        ]
+        made = [each for each in self.wiring.before(op) if each.name in self.belongings.leads_to_updates]
+        of_variables = [each for each in made if each.role == "forward" and not self.account.depends(each)]
+        return [*of_variables, *(each for each in self.wiring.before(op) if each.name in self.account.optimizer)]

@@ -212,7 +212,7 @@ def met(plan: LinkPlan, *names: str, late: str = "") -> dict[str, object]:
         if name == late:
             assert others_wait.wait(60)
         elif late:
-            # Long after the leader has given up whoever is not there.
+            # Long after the leader has stopped waiting for those who are missing.
             threading.Timer(1.0, others_wait.set).start()
         try:
             answers[name] = meeting.meet(0, 7000 + number)

@@ -147,7 +147,7 @@ def test_a_pod_that_does_not_start_or_end_is_a_result_and_an_interrupted_run_is_
     assert done == {
         "n1": "its pod did not start within -1000 s: ImagePullBackOff: Back-off pulling image",
         "n2": "its pod did not start within -1000 s: Unschedulable: Insufficient nvidia.com/gpu",
-        "n3": "no result within 60 s; its pod is Running still",
+        "n3": "no result within 60 s; its pod is still Running",
     }
     (cluster / "called").unlink()
     engine = KubernetesEngine("image")

@@ -179,10 +179,10 @@ class KubernetesEngine:
         if phase in ("Succeeded", "Failed"):
             return self._ended(machine, str(pod["metadata"]["name"]), status, work)
         if phase != "Running" and waited_s > self.wait_s:
-            why = _why_waiting(status) or f"its pod is {phase or 'unknown'} still"
+            why = _why_waiting(status) or f"its pod is still {phase or 'unknown'}"
             return Done(machine, why=f"its pod did not start within {self.wait_s:g} s: {why}")
         if waited_s > self.wait_s + work.limit_s + _GRACE_S:
-            return Done(machine, why=f"no result within {work.limit_s:g} s; its pod is {phase} still")
+            return Done(machine, why=f"no result within {work.limit_s:g} s; its pod is still {phase}")
         return None
 
     def _ended(self, machine: str, pod: str, status: Mapping[str, Any], work: MachineRun) -> Done:
