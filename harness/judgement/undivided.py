@@ -44,7 +44,7 @@ _AFTER = (
 _MOST = 0.5
 #: The share from which on layers in the scope of one device are a finding, which cannot be meant to prepare the rows.
 _MUCH = 1 / 3
-#: The share that other devices could do of it from which on layers on all parts of one of several inputs are a finding.
+#: The share of the work that other devices could take over from which on layers on all parts of an input are a finding.
 _SENT = 0.1
 #: The work on other rows, as a share of the work of the same layers on all shards, from which on it is a finding.
 #: A check on a few rows may run anywhere.
@@ -147,7 +147,7 @@ def _on_all_of_one_input(account: Account, number: int, shared: Sequence[Cut], t
 
 
 def _on_one_device(account: Account, number: int, least: float) -> Iterator[tuple[Cut, list[Op]]]:
-    """So many parts, and the work on them, if layers are among it, one device does it, and it is so much."""
+    """Cuts into ``number`` parts, and the work on these: more than ``least``, with layers, and all on one device."""
     for cut in account.cuts:
         ops = [op for op in account.work if cut.family.get(op.name, SEVERAL) != SEVERAL]
         parts = {cut.family[op.name] for op in ops if account.has_own_weights(op)}
