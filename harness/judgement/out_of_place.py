@@ -63,7 +63,7 @@ def judge_shards(wiring: Wiring, devices: Devices, trace: Trace) -> Iterator[Mis
 
 
 def _goes_with(other: Shards, shards: Shards) -> bool:
-    """Whether the parts of ``other`` have no home: cut from one part of ``shards``, or each only used with one of it."""
+    """Whether parts of ``other`` have no home: cut from one part of ``shards``, or each only used with one of these."""
     used = any(each is other for each, _ in shards.companions) and all(op.name in shards.family for op in other.worked)
     return used or other.is_within(shards)
 
