@@ -12,6 +12,7 @@ EXTRAS = {
     "hypothesis": "generate",
     "jinja2": "report",
     "matplotlib": "report",
+    "prometheus_client": "fleet",
     "pytest": "pytest",
     "pytest_benchmark": "speed",
     "ray": "ray",

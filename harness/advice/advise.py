@@ -106,7 +106,7 @@ def advise(
         UsageError: another argument is invalid, such as an unknown card.
         DevicesUnavailable, DevicesAlreadyConfigured: see ``harness.configure``.
 
-    Example:
+    Examples:
         >>> def build():
         ...     model = keras.Sequential([keras.Input((16,)), keras.layers.Dense(4)])
         ...     model.compile(optimizer="sgd", loss="mse")

@@ -107,7 +107,7 @@ def step_seconds(tasks: Sequence[Task], machine: Machine) -> float:
 
     Raise ValueError where tasks wait for each other in a circle, or for an unknown one.
 
-    Example:
+    Examples:
         >>> rates = Rates({"": 1e12}, 1e9, launch_s=1e-5)
         >>> machine = Machine(rates, rates, Link(1e9), Link(1e9))
         >>> step_seconds([Task("a", "GPU:0", flop=1e12), Task("b", "GPU:1", flop=1e12)], machine)

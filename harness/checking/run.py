@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import time
-from collections.abc import Generator, Iterator, Sequence
+from collections.abc import Collection, Generator, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TypeAlias
@@ -68,12 +68,12 @@ def has_idle_core(spec: str) -> bool:
     return logical and len(usable_cores()) > 1
 
 
-def shared_out(checks: Sequence[Check]) -> tuple[str, ...]:
+def shared_out(checks: Sequence[Check], alone: Collection[str] = ()) -> tuple[str, ...]:
     """Choose the checks for a second process, so that both end at about the same time; none where that gains little.
 
-    Checks of hardware stay in the first process, and nothing runs beside those that are timed.
+    Checks of hardware stay in the first process, and nothing runs beside those of ``alone``.
     """
-    own_s, beside_s = sum(check.typical_s for check in checks if check.hardware and not check.timed), 0.0
+    own_s, beside_s = sum(check.typical_s for check in checks if check.hardware and check.id not in alone), 0.0
     beside = set()
     for check in sorted((check for check in checks if not check.hardware), key=lambda check: -check.typical_s):
         if beside_s < own_s:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from harness.checking.check import Check, CheckContext
+from harness.checking.check import Check, CheckContext, Level
 from harness.checks.search import Search
 from harness.lazy import tf
 from harness.records import CheckResult
@@ -18,8 +18,8 @@ if TYPE_CHECKING:
     from harness.judgement.verification import Verification
     from harness.strategies import Models
 
-#: How many sets of models are generated at the level ``quick``.
-EXAMPLES = 3
+#: How many sets of models are generated.
+EXAMPLES = {Level.QUICK: 2, Level.STANDARD: 12, Level.DEEP: 48}
 FEATURES, OUTPUTS, ROWS = 5, 3, 7
 LEARNING_RATE = 0.05
 
@@ -33,7 +33,7 @@ def run(context: CheckContext) -> CheckResult:
         lambda members: verify_models(members, devices), lambda members: not members.program.rows
     )
     strategy = models(max_models=len(devices))
-    if search.run(strategy, EXAMPLES * context.level.factor, context.seed):
+    if search.run(strategy, EXAMPLES[context.level], context.seed):
         _train(devices, context.seed, search.tally)
         search.tally.require_devices(devices)
     proven = (
@@ -104,7 +104,7 @@ def training_step(device: str, random: np.random.Generator) -> tuple[Callable[..
 CHECK = Check(
     id="ensemble",
     title="several models, each on a device of its own",
-    proves=f"{EXAMPLES} random sets of models and one training step of several models match running the models "
+    proves="random sets of models and one training step of several models match running the models "
     "one by one; each model's ops, variables and slots are on its device; only arguments and results move",
     minimum_devices=2,
     typical_s=3,

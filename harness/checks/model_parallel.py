@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from harness.checking.check import Check, CheckContext
+from harness.checking.check import Check, CheckContext, Level
 from harness.checks.search import Search
 from harness.lazy import tf
 from harness.records import CheckResult
@@ -17,8 +17,8 @@ if TYPE_CHECKING:
     from harness.judgement.verification import Verification
     from harness.strategies import StagedProgram
 
-#: How many staged programs are generated at the level ``quick``.
-EXAMPLES = 3
+#: How many staged programs are generated.
+EXAMPLES = {Level.QUICK: 2, Level.STANDARD: 12, Level.DEEP: 48}
 #: Units of a layer and rows of the batch: the rows are no multiple of the micro-batches.
 UNITS, ROWS, MICROBATCHES = 12, 14, 4
 LEARNING_RATE, MOMENTUM = 0.1, 0.9
@@ -33,7 +33,7 @@ def run(context: CheckContext) -> CheckResult:
         lambda staged: verify_staged(staged, devices), lambda staged: not staged.program.rows
     )
     strategy = staged_programs(max_stages=len(devices), min_rows=1)
-    if search.run(strategy, EXAMPLES * context.level.factor, context.seed):
+    if search.run(strategy, EXAMPLES[context.level], context.seed):
         _train(devices, context.seed, search.tally)
         search.tally.require_devices(devices)
     proven = (
@@ -122,7 +122,7 @@ def _train(devices: Devices, seed: int, tally: Tally) -> None:
 CHECK = Check(
     id="pipeline",
     title="a model in stages, each on a device of its own",
-    proves=f"{EXAMPLES} random programs cut into stages, with micro-batches, and a training step of a Keras model "
+    proves="random programs cut into stages, with micro-batches, and a training step of a Keras model "
     "match the single-device run; a stage's weights, slots and ops are on its device, and activations move only "
     "between neighbours",
     minimum_devices=2,

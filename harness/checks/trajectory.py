@@ -52,22 +52,29 @@ def train(
 
     loss_of_rows = loss if devices is None else make_parallel(loss, devices)
     optimizer.build(variables)
+    arrays = list(batches)
+    stacked = {name: np.stack([batch[name] for batch in arrays]) for name in arrays[0]}
+    dtypes = [variables[0].dtype] * 3
+
+    def flat(tensors: Iterable[Any]) -> Any:
+        return tf.concat([tf.reshape(tensor, [-1]) for tensor in tensors], axis=0)
 
     @tf.function  # type: ignore[untyped-decorator]
-    def step(**batch: Any) -> Any:
-        with tf.GradientTape() as tape:
-            mean = tf.reduce_mean(loss_of_rows(**batch))
-        gradients = tape.gradient(mean, variables)
-        optimizer.apply_gradients(zip(gradients, variables, strict=True))
-        return mean, tf.concat([tf.reshape(gradient, [-1]) for gradient in gradients], axis=0)
+    def course(**batches: Any) -> Any:
+        # All steps in one graph: to call a graph for each takes several times as long as the steps of a small model.
+        def step(number: Any, *kept: Any) -> Any:
+            with tf.GradientTape() as tape:
+                mean = tf.reduce_mean(loss_of_rows(**{name: each[number] for name, each in batches.items()}))
+            gradients = tape.gradient(mean, variables)
+            optimizer.apply_gradients(zip(gradients, variables, strict=True))
+            found = (mean, flat(gradients), flat(variables))
+            return (number + 1, *(array.write(number, each) for array, each in zip(kept, found, strict=True)))
 
-    losses, gradients, weights = [], [], []
-    for batch in batches:
-        mean, gradient = step(**{name: tf.constant(array) for name, array in batch.items()})
-        losses.append(mean.numpy())
-        gradients.append(gradient.numpy())
-        weights.append(np.concatenate([variable.numpy().ravel() for variable in variables]))
-    return Trajectory.of(losses, gradients, weights)
+        kept = [tf.TensorArray(dtype, len(arrays)) for dtype in dtypes]
+        _, *kept = tf.while_loop(lambda number, *_: number < len(arrays), step, (0, *kept), parallel_iterations=1)
+        return [array.stack() for array in kept]
+
+    return Trajectory.of(*(part.numpy() for part in course(**stacked)))
 
 
 def compare(sharded: Trajectory, single: Trajectory, exact: Trajectory, tally: Tally) -> None:

@@ -18,6 +18,8 @@ if TYPE_CHECKING:
     from harness.runner.target import Target
 
 _ACCEPTED = "or FILE.py alone"
+#: Where a change gains less, copies take about as much time as the ops that it moves.
+_WORTH = 1.1
 
 
 def check_script(
@@ -55,12 +57,14 @@ def check_script(
     from harness.report.recording import RunRecording
     from harness.runner.ask import ask
     from harness.runner.job import Job, WorkerFiles
+    from harness.script.capture import decorated
 
     began = time.monotonic()
     with clear_errors():
         if devices is not None:
             check_spec(devices)
         found = _script(target)
+        decorated(found)  # before TensorFlow is imported, which takes seconds
         check_report(report)
         files = WorkerFiles.create(report / "logs", "check")
         arguments: dict[str, object] = {"spec": devices, "file": str(found.path), "function": found.function}
@@ -146,12 +150,16 @@ def _gained(answer: dict[str, Any]) -> tuple[str, ...]:
     lines = [
         f"Speedup of the step: {found.value:.2f} ({found.lower:.2f} to {found.upper:.2f}), on {answer['mend']['label']}"
     ]
+    gained = found.value
     if gain.busiest_s is not None:
         before, after = gain.busiest_s
+        gained = max(gained, before / after)
         lines.append(
             f"Other programs use the cores too. By itself, the step is about {before / after:.2f} times as fast: "
-            f"the core that works most needs {after:.3g} s instead of {before:.3g} s."
+            f"the core that works most needs {after * 1e3:,.1f} ms instead of {before * 1e3:,.1f} ms."
         )
+    if gained < _WORTH:
+        lines.append("Little is gained by a step of this size: give it a batch of the size that you train with.")
     return tuple(lines)
 
 

@@ -12,8 +12,8 @@ app = typer.Typer(no_args_is_help=True, rich_markup_mode=None, help="Run and jud
 
 #: In the order of the help text: name, function, and what it does in a line.
 _COMMANDS: tuple[tuple[str, Callable[..., None], str], ...] = (
-    ("run", fleet_run.fleet_run, "Run harness validate on many machines: over ssh, on Slurm, on Ray."),
-    ("links", fleet_links.fleet_links, "Find slow and wrong links between machines: over ssh, on Slurm, on Ray."),
+    ("run", fleet_run.fleet_run, "Run harness validate on many machines: over ssh, Slurm, Kubernetes, Ray."),
+    ("links", fleet_links.fleet_links, "Find slow and wrong links between machines, on the same engines."),
     ("report", fleet_report.fleet_report, "Judge the newest record of each machine beside the others."),
     ("history", fleet_report.history, "Show all runs of a card, and whether its fault moves with it."),
     ("plan", fleet_plan.fleet_plan, "Print what to take out of service, and how to undo it; --apply does it."),

@@ -9,18 +9,23 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from harness.cli.errors import clear_errors, refuse
+from harness.cli.errors import clear_errors, refuse, say
 from harness.cli.fleet_options import (
     DEFAULT_STORE,
     HostsOption,
+    KubernetesOption,
+    NamespaceOption,
     NodesOption,
     ProgramOption,
     RayOption,
     SbatchOption,
+    SelectorOption,
+    SharedOption,
     SlurmOption,
     SshOption,
     StoreOption,
     engine_of,
+    folder_of,
     moment,
     opened,
 )
@@ -36,11 +41,15 @@ def fleet_links(
     hosts: HostsOption = None,
     slurm: SlurmOption = False,
     ray: RayOption = None,
+    kubernetes: KubernetesOption = None,
     nodes: NodesOption = None,
     sbatch: SbatchOption = "",
+    namespace: NamespaceOption = "default",
+    selector: SelectorOption = "",
     ssh: SshOption = None,
-    program: ProgramOption = "harness",
+    program: ProgramOption = None,
     store: StoreOption = DEFAULT_STORE,
+    shared: SharedOption = None,
     rounds: Annotated[
         int,
         typer.Option("--rounds", parser=whole_number, metavar="N", help="Rounds of pairs: a machine meets N others."),
@@ -58,6 +67,9 @@ def fleet_links(
     port: Annotated[
         int, typer.Option("--port", parser=whole_number, metavar="N", help="The first machine's port; others follow.")
     ] = 8520,
+    resume: Annotated[
+        bool, typer.Option("--resume", help="Continue the newest exchanges, which were interrupted.")
+    ] = False,
 ) -> None:
     """Let machines exchange known values in pairs and rings, and find the link, machine or rack that is slow or wrong.
 
@@ -66,7 +78,7 @@ def fleet_links(
     """
     from harness.fleet.index import load
     from harness.fleet.links.newest import newest_verdict
-    from harness.fleet.links.run import LinkOptions, carry_out, start
+    from harness.fleet.links.run import LinkOptions, carry_out, resume as continued, start
     from harness.report.terminal import print_line, stdout_console
 
     with clear_errors():
@@ -77,25 +89,39 @@ def fleet_links(
                 f"--rounds {rounds} --ring {ring} --port {port}; accepted: --rounds 1 or more, --ring 0 or 3 to 64, "
                 "--port 1024 to 65000"
             )
-        engine = engine_of(hosts, slurm, ray, nodes, sbatch, ssh, program)
+        engine = engine_of(
+            hosts,
+            slurm,
+            ray,
+            kubernetes,
+            nodes=nodes,
+            sbatch=sbatch,
+            namespace=namespace,
+            selector=selector,
+            ssh=ssh,
+            program=program,
+        )
         kept, rules = opened(store, None)
         options = LinkOptions(rounds, ring, port=port, start_s=wait, limit_s=limit)
-        folder, run = start(engine, options, kept, moment(None))
+        _ = folder_of(engine, kept.files, shared)  # before anything begins
+        files, run = continued(engine, kept) if resume else start(engine, options, kept, moment(None))
+        folder = folder_of(engine, files, shared)
         known = load(kept).runs
     for each in run.lost:
         typer.echo(f"{each.machine}: left out: {each.why}")
     try:
-        with contextlib.closing(carry_out(engine, options, folder, run, rules.judging, known)) as lines:
+        with contextlib.closing(carry_out(engine, options, files, run, rules.judging, known, folder)) as lines:
             for line in lines:
                 typer.echo(line)
     except HarnessError as error:
+        say(f"next: harness fleet links --resume, with the same options, does the rest of {files.name}")
         refuse(error)
     with clear_errors():
         verdict, _ = newest_verdict(kept, known, rules.judging)
     console = stdout_console()
     for line in verdict.lines() if verdict is not None else ():
         print_line(console, line)
-    print_line(console, f"kept in {folder}; next: harness fleet report --store {shlex.quote(store)}")
+    print_line(console, f"kept in {files.name}; next: harness fleet report --store {shlex.quote(store)}")
     raise typer.Exit(verdict.exit_code if verdict is not None else ExitCode.UNKNOWN)
 
 
@@ -112,13 +138,14 @@ def exchange(
     import json
 
     from harness.devices.host import read_host
+    from harness.fleet.files import LocalFiles
     from harness.fleet.links.agent import take_part
     from harness.fleet.links.record import LinkPlan, keep
     from harness.report.storage import save_text
     from harness.runner.messages import plain
 
     def note(made: Report) -> None:
-        keep(made, report)
+        keep(made, LocalFiles(report))
         if as_json:
             typer.echo(json.dumps(plain(made), allow_nan=False))  # which flushes
         elif not quiet:

@@ -13,6 +13,7 @@ from harness.errors import UsageError
 
 if TYPE_CHECKING:
     from harness.fleet.engines.engine import Engine
+    from harness.fleet.files import Files
     from harness.fleet.policy import Policy
     from harness.fleet.store import Store
 
@@ -21,7 +22,28 @@ HostsOption = Annotated[
 ]
 SlurmOption = Annotated[bool, typer.Option("--slurm", help="The idle nodes of the Slurm cluster.")]
 RayOption = Annotated[str | None, typer.Option("--ray", metavar="ADDRESS", help="The nodes of a Ray cluster.")]
-NodesOption = Annotated[str | None, typer.Option("--nodes", metavar="A,B", help="With --slurm: only these nodes.")]
+KubernetesOption = Annotated[
+    str | None,
+    typer.Option("--kubernetes", metavar="IMAGE", help="The nodes of kubectl's cluster, in pods with this image."),
+]
+NodesOption = Annotated[
+    str | None, typer.Option("--nodes", metavar="A,B", help="With --slurm and --kubernetes: only these nodes.")
+]
+NamespaceOption = Annotated[
+    str, typer.Option("--namespace", metavar="NAME", help="With --kubernetes: the namespace of the pods.")
+]
+SelectorOption = Annotated[
+    str, typer.Option("--selector", metavar="KEY=VALUE,…", help="With --kubernetes: only nodes with these labels.")
+]
+SharedOption = Annotated[
+    Path | None,
+    typer.Option(
+        "--shared",
+        metavar="DIR",
+        file_okay=False,
+        help="With --slurm: the folder that the nodes write to, if it is not the store; needed where that is a URL.",
+    ),
+]
 SbatchOption = Annotated[
     str, typer.Option("--sbatch", metavar="OPTIONS", help="With --slurm: options of sbatch, as one text.")
 ]
@@ -29,7 +51,7 @@ SshOption = Annotated[
     str | None, typer.Option("--ssh", metavar="COMMAND", help="With --hosts: the ssh command with its options.")
 ]
 ProgramOption = Annotated[
-    str, typer.Option("--program", metavar="COMMAND", help="With --hosts: the harness on the hosts.")
+    str | None, typer.Option("--program", metavar="COMMAND", help="The harness on the machines, if not found as here.")
 ]
 DEFAULT_STORE = "fleet"
 StoreOption = Annotated[
@@ -65,22 +87,44 @@ def opened(place: str, policy: Path | None) -> tuple[Store, Policy]:
 
 
 def engine_of(
-    hosts: Path | None, slurm: bool, ray: str | None, nodes: str | None, sbatch: str, ssh: str | None, program: str
+    hosts: Path | None,
+    slurm: bool,
+    ray: str | None,
+    kubernetes: str | None,
+    *,
+    nodes: str | None,
+    sbatch: str,
+    namespace: str,
+    selector: str,
+    ssh: str | None,
+    program: str | None,
 ) -> Engine:
     """Make the engine that is named: exactly one."""
     from harness.extras import require
+    from harness.fleet.engines.engine import HERE
     from harness.fleet.engines.hosts import SSH, Hosts
+    from harness.fleet.engines.kubernetes import KubernetesEngine
     from harness.fleet.engines.ray import RayEngine
     from harness.fleet.engines.slurm import SlurmEngine
 
-    given = [name for name, value in (("--hosts", hosts), ("--slurm", slurm), ("--ray", ray)) if value]
+    engines = {"--hosts FILE": hosts, "--slurm": slurm, "--ray ADDRESS": ray, "--kubernetes IMAGE": kubernetes}
+    given = [name.partition(" ")[0] for name, value in engines.items() if value]
     if len(given) != 1:
-        raise UsageError(
-            f"{' and '.join(given) or 'no engine given'}; accepted: one of --hosts FILE, --slurm, --ray ADDRESS"
-        )
+        raise UsageError(f"{' and '.join(given) or 'no engine given'}; accepted: one of {', '.join(engines)}")
+    wanted = nodes.split(",") if nodes else ()
+    own = None if program is None else shlex.split(program)
     if hosts is not None:
-        return Hosts(hosts, ssh or SSH, program)
+        return Hosts(hosts, ssh or SSH, program or "harness")
     if ray is not None:
         require("ray")
-        return RayEngine(ray)
-    return SlurmEngine(shlex.split(sbatch), nodes.split(",") if nodes else ())
+        return RayEngine(ray, program=own or HERE)
+    if kubernetes is not None:
+        return KubernetesEngine(kubernetes, namespace, selector, wanted, program=own or ["harness"])
+    return SlurmEngine(shlex.split(sbatch), wanted, program=own or HERE)
+
+
+def folder_of(engine: Engine, files: Files, shared: Path | None) -> Path:
+    """Return where the machines write, if they do. Raise StoreError if that can only be a folder, and is none."""
+    if not engine.needs_folder:
+        return Path()
+    return files.folder if shared is None else shared / files.name.rstrip("/").rpartition("/")[2]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import shlex
-from pathlib import Path
+from collections.abc import Sequence
 from typing import Annotated
 
 import typer
@@ -13,14 +13,19 @@ from harness.cli.errors import clear_errors, exit_code, say
 from harness.cli.fleet_options import (
     DEFAULT_STORE,
     HostsOption,
+    KubernetesOption,
+    NamespaceOption,
     NodesOption,
     ProgramOption,
     RayOption,
     SbatchOption,
+    SelectorOption,
+    SharedOption,
     SlurmOption,
     SshOption,
     StoreOption,
     engine_of,
+    folder_of,
     moment,
 )
 from harness.cli.options import check_seconds, number, whole_number
@@ -35,11 +40,15 @@ def fleet_run(
     hosts: HostsOption = None,
     slurm: SlurmOption = False,
     ray: RayOption = None,
+    kubernetes: KubernetesOption = None,
     nodes: NodesOption = None,
     sbatch: SbatchOption = "",
+    namespace: NamespaceOption = "default",
+    selector: SelectorOption = "",
     ssh: SshOption = None,
-    program: ProgramOption = "harness",
+    program: ProgramOption = None,
     store: StoreOption = DEFAULT_STORE,
+    shared: SharedOption = None,
     limit: Annotated[
         float,
         typer.Option("--limit", parser=number, metavar="S", help="Time limit of a machine, in seconds."),
@@ -61,16 +70,29 @@ def fleet_run(
         check_seconds("--limit", limit)
         if at_once < 1:
             raise UsageError(f"--at-once {at_once}; accepted: a whole number above 0")
-        engine = engine_of(hosts, slurm, ray, nodes, sbatch, ssh, program)
+        _check_options(options or ())
+        engine = engine_of(
+            hosts,
+            slurm,
+            ray,
+            kubernetes,
+            nodes=nodes,
+            sbatch=sbatch,
+            namespace=namespace,
+            selector=selector,
+            ssh=ssh,
+            program=program,
+        )
         kept = Store(store)
+        _ = folder_of(engine, kept.files, shared)  # before anything begins
         files, run = continued(engine, kept) if resume else start(engine, options or (), kept, moment(None))
+        folder = folder_of(engine, files, shared)
     for outcome in run.outcomes:
         if outcome.why:
             typer.echo(f"{outcome.machine}: left out: {outcome.why}")
     bad = {outcome.machine for outcome in run.outcomes if outcome.why}
     code = ExitCode.SUCCESS
     try:
-        folder = files.folder if engine.needs_folder else Path()
         work = MachineRun(run.arguments, folder, limit, at_once)
         # Closed also by ^C, so that nothing is left behind on the machines.
         with contextlib.closing(carry_out(engine, work, run, files)) as outcomes:
@@ -87,3 +109,14 @@ def fleet_run(
         say(f"INCOMPLETE: {lost} of {len(run.asked)} machines have no record of this run")
     typer.echo(f"next: harness fleet report --store {shlex.quote(store)}")
     raise typer.Exit(code or (ExitCode.UNKNOWN if lost else ExitCode.SUCCESS))
+
+
+def _check_options(options: Sequence[str]) -> None:
+    """Refuse what harness validate does not accept, before any machine gets it."""
+    from harness.cli.suite import suite
+    from harness.cli.validate import validate
+
+    single = typer.Typer(add_completion=False)
+    single.command()(validate)
+    given = typer.main.get_command(single).make_context("harness validate", list(options)).params
+    suite().select(given["only"] or (), given["level"])

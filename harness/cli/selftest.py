@@ -67,16 +67,11 @@ def selftest(
 
 def _finish(console: Console, record: SelfTest, report: Path, faults: int) -> None:
     """Print what was tried, and keep it."""
-    from rich.table import Table
-
     from harness.faults.selftest import COLUMNS
     from harness.report.storage import save_json
-    from harness.report.terminal import print_line
+    from harness.report.terminal import make_table, print_line
 
-    table = Table(*COLUMNS)
-    for row in record.rows():
-        table.add_row(*row, end_section=row[0] == record.tried[-1].group)
-    console.print(table)
+    console.print(make_table(COLUMNS, record.rows(), right=COLUMNS[1:]))
     for each in record.tried:
         if each.skipped or not each.good or each.unexpected or each.cause == "wrong":
             print_line(console, f"{each.name} ({each.title}): {each.result}")

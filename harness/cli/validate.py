@@ -68,6 +68,10 @@ class Request:
         """What to run, and what in a second process."""
         from harness.checking.run import Plan, has_idle_core, shared_out
 
+        timed = tuple(check.id for check in self.checks if check.timed)
+        # In a second process are checks of logical CPUs alone, which share their threads: ``quick`` judges no rates.
+        share = has_idle_core(self.spec)
+        alone = () if share and self.level is Level.QUICK and not self.history else timed
         return Plan(
             self.spec,
             tuple(check.id for check in self.checks),
@@ -76,8 +80,8 @@ class Request:
             self.timeout_s,
             level=self.level,
             history=self.history,
-            beside=shared_out(self.checks) if has_idle_core(self.spec) else (),
-            alone=tuple(check.id for check in self.checks if check.timed),
+            beside=shared_out(self.checks, alone) if share else (),
+            alone=alone,
         )
 
 

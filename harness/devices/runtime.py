@@ -53,6 +53,11 @@ def configure(spec: str | os.PathLike[str]) -> Devices:
 
     The result is exactly what was requested, never a smaller set. Its ``reason`` explains the choice.
 
+    Examples:
+        >>> devices = harness.configure("cpu:2")
+        >>> [device.parsed.short for device in devices]
+        ['CPU:0', 'CPU:1']
+
     Raises:
         InvalidSpec: the spec does not follow the grammar, or its profile does not exist.
         InvalidProfile: the profile is broken.

@@ -37,7 +37,7 @@ class PlacementCheck:
     ``devices``: the devices that the model's own ``train_step`` uses, where that is no strategy; their steps are
     traced, and there are no copies to compare. ``raises=False`` records findings in :attr:`findings` and goes on.
 
-    Example:
+    Examples:
         >>> import harness
         >>> check = harness.distribute.PlacementCheck(every=100)
         >>> check

@@ -173,6 +173,8 @@ class Recorder(Tapes):
             reads_resource = _reads_a_resource(inputs)
             order = [*held, *asked] if reads_resource else [*asked, *held]
             wanted = [device for device in order if device in known]
+            if reads_resource and wanted[:1] == held:
+                made = held[0]  # an op runs where its resource is; what is new may be another op's kernel
             if made is None and not known and reads_resource and _is_remote(inputs[0].device):
                 made = str(inputs[0].device)  # in another process, whose kernels are not known here
             self.kernels[key] = made or (wanted or [None])[0] or (next(iter(known)) if len(known) == 1 else None)

@@ -62,7 +62,7 @@ def _ops(evidence: Evidence) -> Table:
     made.add_column("device", no_wrap=True)
     made.add_column("role", no_wrap=True)
     made.add_column("ops", justify="right", no_wrap=True)
-    made.add_column("types")
+    made.add_column("types", overflow="fold")
     for device in sorted(by_device):
         for role in _SHOWN:
             ops = by_device[device].get(role)

@@ -55,6 +55,12 @@ def trace(fn: Any = _BLOCK, /, *args: Any, **kwargs: Any) -> Trace | Tracing:
     a ``tf.function`` that ran elsewhere. Threads that ``fn`` starts or uses are traced too; while it runs, threads
     take turns, one op or function at a time each.
 
+    Examples:
+        >>> traced = harness.trace(step, x)
+        >>> print(traced)  # a conclusion, and the ops of each device
+        >>> with harness.trace() as traced:
+        ...     loss = step(x)
+
     Raises:
         EvidenceError: ``fn`` cannot be called; called inside a ``tf.function`` or another trace; or TensorFlow ran ops
             and reported none of them.

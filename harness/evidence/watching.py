@@ -117,7 +117,7 @@ def watched(observer: Observer) -> Iterator[None]:
             (private.execute, "record_gradient", hooks.on_recorded),
             (private.graph, "_create_op_internal", hooks.on_nodes(private.graph._create_op_internal)),
             (private.context.Context, "call_function", hooks.in_turn(private.context.Context.call_function, 1)),
-            (private.pywrap, "TFE_Py_FastPathExecute", hooks.in_turn(private.pywrap.TFE_Py_FastPathExecute, 1)),
+            (private.pywrap, "TFE_Py_FastPathExecute", hooks.in_turn(_reads_variables(private), 1)),
             (private.pywrap, "TFE_Py_Execute", hooks.in_turn(private.pywrap.TFE_Py_Execute, 2)),
         ):
             undo.callback(setattr, owner, name, getattr(owner, name))
@@ -125,6 +125,19 @@ def watched(observer: Observer) -> Iterator[None]:
         undo.callback(threading.settrace, threading.gettrace())
         threading.settrace(hooks.on_thread)
         yield
+
+
+def _reads_variables(private: Interface) -> Callable[..., Any]:
+    """What runs an eager op, with each variable that it is given read by an op of its own.
+
+    TensorFlow would read it too, but tell nobody, so that the op would seem to use no variable.
+    """
+    run = private.pywrap.TFE_Py_FastPathExecute
+
+    def call(*arguments: Any) -> Any:
+        return run(*[each.value() if isinstance(each, private.variable) else each for each in arguments])
+
+    return call
 
 
 _sentinels = itertools.count()

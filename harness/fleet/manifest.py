@@ -14,7 +14,12 @@ from harness.fleet.engines.kubernetes_nodes import KEY
 _NAME = "harness-fleet"
 #: What node-problem-detector sets on a node, and the one line that says why.
 CONDITION = "HarnessProblem"
-_REPORT = "/harness"
+#: The name of the priority class: jobs of users come first.
+PRIORITY = f"{_NAME}-low"
+#: Where the last result of a node is, for its pods.
+REPORT = "/harness"
+#: Where NCCL shares memory between processes: of the 64 MiB that a container has by default, it needs more.
+SHARED_MEMORY = "/dev/shm"  # noqa: S108
 #: What needs no quotes in YAML, but for words that stand for something else.
 _PLAIN = re.compile(r"[A-Za-z][A-Za-z_-]*")
 _WORDS = {"true", "false", "yes", "no", "on", "off", "null", "y", "n"}
@@ -56,7 +61,7 @@ def _priority() -> dict[str, Any]:
     return {
         "apiVersion": "scheduling.k8s.io/v1",
         "kind": "PriorityClass",
-        "metadata": {"name": f"{_NAME}-low"},
+        "metadata": {"name": PRIORITY},
         "value": -1000,
         "preemptionPolicy": "Never",
         "description": "harness fleet: runs on nodes that nobody else wants now",
@@ -67,22 +72,22 @@ def _job(wanted: Wanted) -> dict[str, Any]:
     validate = ["harness", "validate", *wanted.arguments]
     if wanted.claim:
         script = (
-            f'"$@" --quiet --report {_REPORT}; code=$?; folder="/store/runs/$HARNESS_RUN/$HARNESS_NODE"; '
-            f'mkdir -p "$folder" && cp {_REPORT}/run.json "$folder/.part" && mv "$folder/.part" "$folder/run.json"; '
+            f'"$@" --quiet --report {REPORT}; code=$?; folder="/store/runs/$HARNESS_RUN/$HARNESS_NODE"; '
+            f'mkdir -p "$folder" && cp {REPORT}/run.json "$folder/.part" && mv "$folder/.part" "$folder/run.json"; '
             "exit $code"
         )
     else:
         # The log of a pod has both streams; the record must be alone in it.
-        script = f'exec "$@" --json --report {_REPORT} 2>/dev/null'
+        script = f'exec "$@" --json --report {REPORT} 2>/dev/null'
     container: dict[str, Any] = {
         "name": "harness",
         "image": wanted.image,
         "command": ["/bin/sh", "-c", script, "harness", *validate],
-        "env": [_node_name(), {"name": "HARNESS_RUN", "value": _NAME}],
-        "volumeMounts": [{"name": "report", "mountPath": _REPORT}],
+        "env": [node_name(), {"name": "HARNESS_RUN", "value": _NAME}],
+        "volumeMounts": [{"name": "report", "mountPath": REPORT}, {"name": "memory", "mountPath": SHARED_MEMORY}],
     }
     # The node keeps its last result, for the metrics and the node condition.
-    volumes: list[dict[str, Any]] = [_last_result()]
+    volumes: list[dict[str, Any]] = [last_result(), shared_memory()]
     if wanted.claim:
         container["volumeMounts"].append({"name": "store", "mountPath": "/store"})
         volumes.append({"name": "store", "persistentVolumeClaim": {"claimName": wanted.claim}})
@@ -90,7 +95,7 @@ def _job(wanted: Wanted) -> dict[str, Any]:
         container["resources"] = {"limits": {wanted.resource: str(wanted.gpus)}}
     spec: dict[str, Any] = {
         "restartPolicy": "Never",
-        "priorityClassName": f"{_NAME}-low",
+        "priorityClassName": PRIORITY,
         "affinity": {
             "podAntiAffinity": {
                 "requiredDuringSchedulingIgnoredDuringExecution": [
@@ -142,7 +147,7 @@ def _condition(wanted: Wanted) -> dict[str, Any]:
                 "condition": CONDITION,
                 "reason": "CardNeedsAction",
                 "path": "/usr/local/bin/harness",
-                "args": ["fleet", "prolog", "--last", f"{_REPORT}/run.json"],
+                "args": ["fleet", "prolog", "--last", f"{REPORT}/run.json"],
                 "timeout": "25s",
             }
         ],
@@ -157,7 +162,7 @@ def _condition(wanted: Wanted) -> dict[str, Any]:
 
 def _daemon_set(wanted: Wanted) -> dict[str, Any]:
     script = (
-        f"while true; do harness export openmetrics --run {_REPORT}/run.json "
+        f"while true; do harness export openmetrics --run {REPORT}/run.json "
         f"--output {_METRICS}/harness.prom; sleep 300; done"
     )
     name = f"{_NAME}-metrics"
@@ -176,15 +181,15 @@ def _daemon_set(wanted: Wanted) -> dict[str, Any]:
                             "name": "metrics",
                             "image": wanted.image,
                             "command": ["/bin/sh", "-c", script],
-                            "env": [_node_name()],
+                            "env": [node_name()],
                             "volumeMounts": [
-                                {"name": "report", "mountPath": _REPORT, "readOnly": True},
+                                {"name": "report", "mountPath": REPORT, "readOnly": True},
                                 {"name": "metrics", "mountPath": _METRICS},
                             ],
                         }
                     ],
                     "volumes": [
-                        _last_result(),
+                        last_result(),
                         {"name": "metrics", "hostPath": {"path": _METRICS, "type": "DirectoryOrCreate"}},
                     ],
                 },
@@ -197,11 +202,18 @@ def _metadata(wanted: Wanted, name: str) -> dict[str, Any]:
     return {"name": name, "namespace": wanted.namespace, "labels": {"app": name}}
 
 
-def _last_result() -> dict[str, Any]:
+def shared_memory() -> dict[str, Any]:
+    """Return the volume for ``SHARED_MEMORY``."""
+    return {"name": "memory", "emptyDir": {"medium": "Memory"}}
+
+
+def last_result() -> dict[str, Any]:
+    """Return the volume with the last result of a node, which stays on the node."""
     return {"name": "report", "hostPath": {"path": "/var/lib/harness", "type": "DirectoryOrCreate"}}
 
 
-def _node_name() -> dict[str, Any]:
+def node_name() -> dict[str, Any]:
+    """Return the variable with the name of the node that a pod is on."""
     return {"name": "HARNESS_NODE", "valueFrom": {"fieldRef": {"fieldPath": "spec.nodeName"}}}
 
 

@@ -1,14 +1,16 @@
 """A run as metrics for a node exporter's textfile collector, and alert rules for them.
 
-The text is in the exposition format of Prometheus (version 0.0.4), which the collector reads. It needs no library: each
-line is a name, labels and a number.
+The text is in the exposition format of Prometheus (version 0.0.4), which the collector reads, as ``prometheus-client``
+writes it.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING
 
+from harness.extras import require
 from harness.fleet.accuse import accusations_of
 from harness.fleet.actions import Action
 from harness.fleet.policy import Policy
@@ -17,7 +19,9 @@ from harness.fleet.verdicts import Accusation
 from harness.records import RunRecord, Verdict
 from harness.report.printable import one_line
 
-_ESCAPES = str.maketrans({"\\": r"\\", '"': r"\"", "\n": r"\n"})
+if TYPE_CHECKING:
+    from prometheus_client import CollectorRegistry
+
 #: The number of a verdict: what is not proven is not 1.
 _NUMBERS = {Verdict.PASS: 1.0, Verdict.WARN: 1.0, Verdict.FAIL: 0.0}
 
@@ -55,24 +59,36 @@ groups:
 
 
 def metrics_text(record: RunRecord, *, anonymous: bool = False) -> str:
-    """Write a run as metrics. With ``anonymous``, cards have no serial numbers."""
+    """Write a run as metrics. With ``anonymous``, cards have no serial numbers.
+
+    Raises:
+        MissingExtra: prometheus-client is not installed.
+    """
+    require("prometheus_client")
+    from prometheus_client import CollectorRegistry, generate_latest
+
+    registry = CollectorRegistry()
+    _fill(registry, record, anonymous=anonymous)
+    return str(generate_latest(registry), "utf-8")
+
+
+def _fill(registry: CollectorRegistry, record: RunRecord, *, anonymous: bool) -> None:
     seen = Seen("", record)
-    lines: list[str] = []
     started = seen.started
     run = {"harness": record.harness, "level": record.level, "described": str(record.described).lower()}
-    _metric(lines, "harness_run_info", "The run that the other metrics are from.", [(run, 1.0)])
+    _metric(registry, "harness_run_info", "The run that the other metrics are from.", [(run, 1.0)])
     _metric(
-        lines,
+        registry,
         "harness_run_timestamp_seconds",
         "When the run started.",
         [({}, started.timestamp())] if started is not None else [],
     )
     whole = record.complete and seen.exercised and not seen.unproven
     failed = record.verdict is Verdict.FAIL
-    _metric(lines, "harness_run_complete", "Whether every check came to a verdict.", [({}, float(whole))])
-    _metric(lines, "harness_run_failed", "Whether a check failed.", [({}, float(failed))])
+    _metric(registry, "harness_run_complete", "Whether every check came to a verdict.", [({}, float(whole))])
+    _metric(registry, "harness_run_failed", "Whether a check failed.", [({}, float(failed))])
     passed = [({"check": each.check}, _NUMBERS.get(each.verdict, math.nan)) for each in record.results]
-    _metric(lines, "harness_check_passed", "1 if a check passed, 0 if it failed, NaN without a verdict.", passed)
+    _metric(registry, "harness_check_passed", "1 if a check passed, 0 if it failed, NaN without a verdict.", passed)
     accused: dict[tuple[str, ...], Accusation] = {}
     for each in accusations_of(seen, record, (), (), {}, Policy()):
         accused.setdefault(each.labels, each)
@@ -83,7 +99,7 @@ def metrics_text(record: RunRecord, *, anonymous: bool = False) -> str:
         cards += [
             ({**names, "action": str(action)}, float(own is not None and own.action is action)) for action in Action
         ]
-    _metric(lines, "harness_card_action", "1 for the action that a card needs.", cards)
+    _metric(registry, "harness_card_action", "1 for the action that a card needs.", cards)
     figures = [
         ({"check": result.check, "figure": figure.name, "card": figure.device, "unit": figure.unit}, figure.value)
         for result in record.results
@@ -91,16 +107,18 @@ def metrics_text(record: RunRecord, *, anonymous: bool = False) -> str:
         if figure.device in seen.cards and figure.peer is None and figure.device
     ]
     unique = {tuple(sorted(labels.items())): (labels, value) for labels, value in figures}
-    _metric(lines, "harness_figure", "A measured rate, in the unit of its label.", unique.values())
-    return "\n".join([*lines, ""])
+    _metric(registry, "harness_figure", "A measured rate, in the unit of its label.", unique.values())
 
 
-def _metric(lines: list[str], name: str, text: str, samples: Iterable[tuple[Mapping[str, str], float]]) -> None:
+def _metric(
+    registry: CollectorRegistry, name: str, text: str, samples: Iterable[tuple[Mapping[str, str], float]]
+) -> None:
+    from prometheus_client import Gauge
+
     found = list(samples)
     if not found:
         return
-    lines += [f"# HELP {name} {text}", f"# TYPE {name} gauge"]
+    gauge = Gauge(name, text, [*found[0][0]], registry=registry)
     for labels, value in found:
-        shown = ",".join(f'{key}="{one_line(each).translate(_ESCAPES)}"' for key, each in labels.items())
-        number = "NaN" if math.isnan(value) else repr(value).replace("inf", "Inf")
-        lines.append(f"{name}{{{shown}}} {number}" if shown else f"{name} {number}")
+        shown = {key: one_line(each) for key, each in labels.items()}
+        (gauge.labels(**shown) if shown else gauge).set(value)

@@ -15,6 +15,9 @@ from harness.records import Verdict
 from harness.report.printable import one_line, shortened
 from harness.report.quantities import percent
 
+#: Of so few machines, the faulty one cannot be told from a fault that all have.
+_FEW = 2
+
 
 @dataclass(frozen=True, slots=True)
 class Withdrawal:
@@ -48,12 +51,20 @@ class FleetPlan:
     @property
     def refusal(self) -> str:
         """Why the plan is not applied; empty if it may be."""
-        if self.share <= self.most_share:
+        if len(self.steps) <= most_out(self.machines, self.most_share):
             return ""
         return (
             f"the plan takes out {plural(len(self.steps), 'machine')} of {self.machines:,} ({percent(self.share)}), "
             f"more than the policy's {percent(self.most_share)}; suspect the test, the image or the fabric"
         )
+
+
+def most_out(machines: int, most_share: float) -> float:
+    """Return how many machines may be out of service: a share of them, and one of three or more in any case.
+
+    One of many cannot be the same fault everywhere, and a small cluster would otherwise never take one out.
+    """
+    return max(most_share * machines, 1.0 if machines > _FEW else 0.0)
 
 
 def make_plan(found: FleetVerdict, scheduler: Scheduler, policy: Policy) -> FleetPlan:

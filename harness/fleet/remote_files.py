@@ -41,7 +41,7 @@ _PASSWORD = re.compile(r"(?<=//)[^/@]*@")
 class RemoteFiles:
     """The files at a URL. They are listed once, and again for each list of records."""
 
-    def __init__(self, url: str) -> None:
+    def __init__(self, url: str, above: RemoteFiles | None = None) -> None:
         require("fsspec")
         from fsspec.core import url_to_fs
 
@@ -50,6 +50,10 @@ class RemoteFiles:
         with self._clear_errors():
             self._files, root = url_to_fs(url)
             self._root = str(root).rstrip("/")
+        #: The root of the whole store, of which these may be the files of one folder, and how often it was written.
+        self._store: str = above._store if above is not None else self._root
+        self._written: list[int] = above._written if above is not None else [0]
+        self._listed_at = 0
 
     @property
     def index(self) -> Path:
@@ -60,12 +64,12 @@ class RemoteFiles:
     @property
     def folder(self) -> Path:
         """No folder: raise StoreError."""
-        why = "the machines write to a folder; name one with --store, and copy its files here afterwards"
+        why = "the machines write to a folder; name one that they share with --shared"
         raise StoreError(self.name, why)
 
     def below(self, path: str) -> RemoteFiles:
         """Return the files in a folder of the store."""
-        return RemoteFiles(f"{self._url.rstrip('/')}/{path}")
+        return RemoteFiles(f"{self._url.rstrip('/')}/{path}", self)
 
     def claim(self, path: str) -> str:
         """Return a path that nobody else has. There are no folders, and no way to make one that others see."""
@@ -98,21 +102,22 @@ class RemoteFiles:
 
     def write(self, path: str, text: str) -> str:
         """Write a file: an object whole or not at all."""
-        self._listing = None
+        self._written[0] += 1
         content = text.encode("utf-8", "backslashreplace")
         with self._clear_errors():
             try:
                 self._files.pipe_file(self._whole(path), content)
             except FileNotFoundError:
                 # A folder inside the store is made; the store itself is not, as it may be a bucket that costs money.
-                if not self._files.isdir(self._root):
+                if not self._files.isdir(self._store):
                     raise
                 self._files.makedirs(self._whole(path).rpartition("/")[0], exist_ok=True)
                 self._files.pipe_file(self._whole(path), content)
         return f"{self.name.rstrip('/')}/{path}"
 
     def _listed(self) -> Mapping[str, Mapping[str, Any]]:
-        if self._listing is None:
+        if self._listing is None or self._listed_at != self._written[0]:
+            self._listed_at = self._written[0]
             with self._clear_errors():
                 self._files.invalidate_cache()
                 found = self._files.find(self._root, detail=True)

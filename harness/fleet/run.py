@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import itertools
 from collections.abc import Generator, Iterator, Sequence
 from dataclasses import replace
 from datetime import datetime
@@ -20,11 +21,7 @@ from harness.stored import parse_versioned
 
 
 def start(engine: Engine, arguments: Sequence[str], store: Store, now: datetime) -> tuple[Files, FleetRun]:
-    """Ask the engine for its machines, and make a new run, with its files. Nothing has been started then.
-
-    Raise StoreError, before anything is asked, if the engine needs a folder, and the store is none.
-    """
-    _check(engine, store)
+    """Ask the engine for its machines, and make a new run, with its files. Nothing has been started then."""
     found = engine.machines()
     names = [each.name for each in found]
     for twice in (name for name in dict.fromkeys(names) if names.count(name) > 1):
@@ -43,7 +40,6 @@ def start(engine: Engine, arguments: Sequence[str], store: Store, now: datetime)
 
 def resume(engine: Engine, store: Store) -> tuple[Files, FleetRun]:
     """Return the newest run of a store, to be continued. The engine is asked for its machines again."""
-    _check(engine, store)
     prefix, run, _ = asked.newest(store)
     if run is None or run.complete:
         raise UsageError(f"store {store.name}: no run that was interrupted")
@@ -53,11 +49,6 @@ def resume(engine: Engine, store: Store) -> tuple[Files, FleetRun]:
     lost |= {name: found[name] for name in run.asked if found.get(name)}
     done = recorded(files, run)
     return files, replace(run, outcomes=tuple(Outcome(name, why) for name, why in lost.items() if name not in done))
-
-
-def _check(engine: Engine, store: Store) -> None:
-    if engine.needs_folder:
-        _ = store.folder
 
 
 def carry_out(
@@ -71,8 +62,11 @@ def carry_out(
     files = LocalFiles(work.folder) if files is None else files
     done = {each.machine for each in run.outcomes} | recorded(files, run)
     left = [name for name in run.asked if name not in done]
+    # A machine may have written its record after nobody waited for it any more.
+    late = [name for name in left if engine.needs_folder and (work.folder / plain_name(name) / RUN_FILE).exists()]
+    left = [name for name in left if name not in late]
     with kept_in(files.name), contextlib.closing(engine.run(left, work)) as results:
-        for result in results:
+        for result in itertools.chain(map(Done, late), results):
             outcome = _keep(result, work.folder, files)
             if outcome.why:
                 # Each result is a file of its own already; this only notes why one is missing.
@@ -106,7 +100,7 @@ def _keep(done: Done, folder: Path, files: Files) -> Outcome:
     except ValueError as error:
         return Outcome(done.machine, f"sent no record: {error}")
     host = record.host or Host()
-    if done.text is not None or host.name != done.machine:
+    if done.text is not None or host.name != done.machine or files != LocalFiles(folder):
         # The engine knows which machine it was; a machine may say anything.
         named = replace(record, host=replace(host, name=done.machine))
         files.write(f"{own}/{RUN_FILE}", json_text(named) + "\n")

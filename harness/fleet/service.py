@@ -12,7 +12,7 @@ from datetime import datetime
 from harness.errors import UsageError
 from harness.fleet.engines.command import answer
 from harness.fleet.engines.scheduler import Scheduler
-from harness.fleet.plan import FleetPlan
+from harness.fleet.plan import FleetPlan, most_out
 from harness.fleet.seen import Seen, parse_time
 from harness.fleet.store import Store, plain_name
 from harness.fleet.verdicts import FleetVerdict, State
@@ -62,7 +62,7 @@ def apply(plan: FleetPlan, scheduler: Scheduler, store: Store, now: datetime) ->
     machines = max(plan.machines, len(states))
     if plan.refusal:
         raise UsageError(f"{plan.refusal}; nothing was done")
-    if machines and len(out | taken) / machines > max(plan.most_share, len(out) / machines):
+    if len(out | taken) > max(most_out(machines, plan.most_share), len(out)):
         raise UsageError(
             f"{len(out)} of {machines} machines are out of service already, and {len(taken - out)} more would be above "
             f"the share of {plan.most_share:.0%} that the policy allows; nothing was done"

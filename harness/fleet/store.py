@@ -46,8 +46,8 @@ class NotRead(LeftOut):
 class Store:
     """Records in a folder, or at a URL that fsspec knows."""
 
-    def __init__(self, place: Path | str) -> None:
-        self.files = _files_at(place)
+    def __init__(self, place: Path | str | Files) -> None:
+        self.files = _files_at(place) if isinstance(place, Path | str) else place
 
     @property
     def name(self) -> str:

@@ -40,7 +40,7 @@ def denominator(found: FleetVerdict) -> str:
     more = [
         text
         for count, text in (
-            (counts.action, f"{counts.action:,} need an action"),
+            (counts.action, f"{counts.action:,} {'needs' if counts.action == 1 else 'need'} an action"),
             (counts.shared, f"{counts.shared:,} have only a fault that many share"),
             (counts.incomplete, f"{counts.incomplete:,} without a verdict"),
         )

@@ -1,8 +1,7 @@
-"""Finds variables, and updates of variables, that are away from the one device that works with them.
+"""Finds variables that are away from the one device that works with them.
 
 A variable that several devices read, such as the weights of a model that each shard is run with, may be anywhere. One
-that a single device computes with belongs there, as the weights of a stage, of a member or of a client do, and so does
-the arithmetic between its gradient and its update.
+that a single device computes with belongs there, as the weights of a stage, of a member or of a client do.
 """
 
 from __future__ import annotations
@@ -30,14 +29,6 @@ OR_THE_WORK = ", or compute with it in the scope of its own"
 SLOT_AWAY = (
     "what a variable is updated with, such as its momentum, is not on the variable's device, and is copied there in "
     "every call; create it in the scope of that device"
-)
-UPDATE_AWAY = (
-    "the update of a variable is computed away from the only device that computes with the variable, where it is; "
-    "compute the update in the scope of that device"
-)
-SLOT_UPDATE_AWAY = (
-    "several devices keep parts of an optimizer's state, and the update of one part is computed on another part's "
-    "device; compute it in the scope of its own device"
 )
 SUM_AWAY = (
     "each device adds to a variable of its own, but one device has all of these variables, and is sent what is added "
@@ -106,7 +97,7 @@ class Belongings:
                 homes[op.name].add(self.homes.get(variable))
         owners = {}
         for variable, ops in self.users.items():
-            model = [op for op in ops if op.name not in self._leads_to_updates]
+            model = [op for op in ops if op.name not in self.leads_to_updates]
             places = {self.account.places[op.name] for op in model} | self._looked_up_on[variable]
             if len(places) == 1 and model and all(len(homes[op.name]) == 1 for op in model):
                 owners[variable] = places.pop()
@@ -123,7 +114,7 @@ class Belongings:
         return places
 
     @cached_property
-    def _leads_to_updates(self) -> set[str]:
+    def leads_to_updates(self) -> set[str]:
         """The ops whose results only updates of variables read in the end."""
         found: set[str] = set()
         for op in reversed(self.wiring.ops):
@@ -133,14 +124,14 @@ class Belongings:
         return found
 
     @cached_property
-    def _slots(self) -> dict[int, DeviceName]:
+    def slots(self) -> dict[int, DeviceName]:
         """The device of the variable that a slot, such as a momentum, is for: the only other one it leads to.
 
         A variable that several devices compute with belongs to none of them, and so do its slots.
         """
         ends: dict[int, set[int]] = defaultdict(set)
         for op in self.wiring.ops:
-            if op.role == "variable" and op.name in self._leads_to_updates:
+            if op.role == "variable" and op.name in self.leads_to_updates:
                 for variable in set(self.variables.get(op.name, ())) - self.owners.keys():
                     ends[variable] |= self._updated_by(op) - {variable}
         slots = {}
@@ -159,8 +150,8 @@ class Belongings:
         """The ops that read a variable which is not on its owner."""
         away = {
             variable: owner
-            for variable, owner in (self.owners | self._slots).items()
-            if owner in self.devices and self.homes.get(variable, owner) != owner and self._is_large(variable)
+            for variable, owner in (self.owners | self.slots).items()
+            if owner in self.devices and self.homes.get(variable, owner) != owner and self.is_large(variable)
             if not self._kept_on_host(variable)
         }
         placed = any(
@@ -173,7 +164,7 @@ class Belongings:
                 continue
             chosen = self.homes[variable] in self.devices - {self.first, self.host}
             if chosen or placed or variable in self._copies:
-                cause = SLOT_AWAY if variable in self._slots else VARIABLE_AWAY + OR_THE_WORK * chosen
+                cause = SLOT_AWAY if variable in self.slots else VARIABLE_AWAY + OR_THE_WORK * chosen
                 yield Misplaced(op, away[variable], cause)
 
     def misplaced_sums(self) -> Iterator[Misplaced]:
@@ -201,7 +192,7 @@ class Belongings:
                 if op.type in _ADDITIONS:
                     added.add(variables[0])
         alone = {variable: next(iter(asked)) for variable, asked in scopes.items() if len(asked) == 1}
-        return {each: at for each, at in alone.items() if at in self.devices and each in added and self._is_large(each)}
+        return {each: at for each, at in alone.items() if at in self.devices and each in added and self.is_large(each)}
 
     def _is_summed(self, variable: int, scope: DeviceName) -> bool:
         """Whether other devices only join a variable with those of theirs."""
@@ -232,108 +223,26 @@ class Belongings:
                 found.update(group)
         return found
 
-    def _is_large(self, variable: int) -> bool:
+    def is_large(self, variable: int) -> bool:
         """Whether a variable is more than a single number."""
         reads = (op for op in self.wiring.ops if variable in self.variables.get(op.name, ()) and op.role == "variable")
         shapes = [shape for op in reads for shape in self.account.trace.shapes.get(op.name, ())[:1]]
         return any(shape is None or prod(size or 1 for size in shape) > 1 for shape in shapes)
 
-    def misplaced_updates(self) -> Iterator[Misplaced]:
-        """What a scope puts elsewhere than the variables' only user, of what only leads to their update.
-
-        Gradients that were made elsewhere are another finding. So what is no optimizer's is one only if all that it is
-        made of is where the variables are, and one device does it: what several do for a variable is shared out.
-        """
-        lines = self.account.trace.places
-        places: dict[tuple[object, ...], set[DeviceName | None]] = defaultdict(set)
-        for op in self.wiring.ops:
-            if op.name in self._updates:
-                places[op.type, lines.get(op.name), self._updates[op.name][0]].add(op.device)
-        for op in self.wiring.ops:
-            home, owned = self._updates.get(op.name, (None, False))
-            if not owned or home not in self.devices or op.device in (None, home) or not computes(op):
-                continue
-            if op.requested is None or op.device not in self.devices:
-                continue  # the caller's, in no scope, or in one of the host
-            gradients = self._gradients_of(op)
-            of_optimizer = op.name in self.account.optimizer and (not gradients or home in gradients)
-            sent = op.role == "forward" and self._made_of[op.name] == {home}
-            if of_optimizer or (sent and len(places[op.type, lines.get(op.name), home]) == 1):
-                alone = home in self.owners.values()
-                yield Misplaced(op, home, UPDATE_AWAY if alone else SLOT_UPDATE_AWAY)
-
-    @cached_property
-    def _updates(self) -> dict[str, tuple[DeviceName | None, bool]]:
-        """Of each op that leads to updates: where the updated variables are, if on one device, and whether any of them
-        is more than a number, and computed with there alone."""
-        found: dict[str, tuple[DeviceName | None, bool]] = {}
-        owned: dict[int, bool] = {}
-        for op in reversed(self.wiring.ops):
-            if op.role == "update":
-                for variable in self.variables.get(op.name, ())[:1]:
-                    if (home := self.homes.get(variable)) is not None and variable not in owned:
-                        owned[variable] = self._is_owned(variable, home) and self._is_large(variable)
-                    found[op.name] = home, owned.get(variable, False)
-            elif op.name in self._leads_to_updates or op.name in self.account.optimizer:
-                ends = {found[reader.name] for reader in self.wiring.readers(op) if reader.name in found}
-                homes = {home for home, _ in ends}
-                found[op.name] = homes.pop() if len(homes) == 1 else None, any(of_one for _, of_one in ends)
-        return found
-
-    @cached_property
-    def _made_of(self) -> dict[str, set[DeviceName | None]]:
-        """Of each op that leads to updates: where that is which its device gets for it.
-
-        Numbers, and variables that the updates of several devices read, may be anywhere.
-        """
-        found: dict[str, set[DeviceName | None]] = {}
-        for op in self.wiring.ops:
-            if op.name not in self._updates:
-                continue
-            found[op.name] = set()
-            for maker in self.wiring.makers(op):
-                if maker.role == "variable":
-                    variables = [each for each in self.variables.get(maker.name, ()) if each in self._of_one_device]
-                    found[op.name].update(map(self.homes.get, variables))
-                elif maker.name in found and maker.device in (op.device, None):
-                    found[op.name] |= found[maker.name]
-                elif computes(maker):
-                    found[op.name].add(maker.device)
-        return found
-
-    @cached_property
-    def _of_one_device(self) -> set[int]:
-        """The variables, other than single numbers, that are read for updates on no more than one device."""
-        homes: dict[int, set[DeviceName | None]] = defaultdict(set)
-        for op in self.wiring.ops:
-            if op.role == "variable":
-                for variable in self.variables.get(op.name, ()):
-                    ends = [
-                        self._updates[each.name][0] for each in self.wiring.readers(op) if each.name in self._updates
-                    ]
-                    homes[variable].update(ends)
-        return {variable for variable, ends in homes.items() if len(ends) < 2 and self._is_large(variable)}
-
-    def _is_owned(self, variable: int, home: DeviceName) -> bool:
+    def is_owned(self, variable: int, home: DeviceName) -> bool:
         """Whether a variable, or the one that it is a slot of, is computed with on its device alone."""
         if variable in self.owners:
             return self.owners[variable] == home
-        return self._is_slot(variable) and (home in self.owners.values() or self._slots_are_shared_out)
+        return self.is_slot(variable) and (home in self.owners.values() or self._slots_are_shared_out)
 
     @cached_property
     def _slots_are_shared_out(self) -> bool:
         """Whether the slots of optimizers are spread over several devices."""
-        return len({self.homes.get(each) for each in self.users if self._is_slot(each)} & self.devices) > 1
+        return len({self.homes.get(each) for each in self.users if self.is_slot(each)} & self.devices) > 1
 
-    def _is_slot(self, variable: int) -> bool:
+    def is_slot(self, variable: int) -> bool:
         """Whether only updates of variables read a variable."""
-        return all(op.name in self._leads_to_updates for op in self.users.get(variable, ()))
-
-    def _gradients_of(self, op: Op) -> set[DeviceName]:
-        """Where the gradients were made that an op of an optimizer works on."""
-        behind = reached([op], self._makers)
-        makers = (self.wiring.maker(name) for each in behind for name in each.inputs)
-        return {maker.device for maker in makers if maker is not None and maker.role == "gradient" and maker.device}
+        return all(op.name in self.leads_to_updates for op in self.users.get(variable, ()))
 
     def misplaced_terms(self) -> Iterator[Misplaced]:
         """What one device computes of the variables of each device alone, such as a penalty, and sends back to it."""
@@ -384,12 +293,3 @@ class Belongings:
                 found.append(Misplaced(op, places.pop(), COPY_AWAY))
         if len({each.expected for each in found}) > 1:
             yield from found
-
-    def _makers(self, op: Op) -> list[Op]:
-        """What an op of an update reads that is the update's too: of an optimizer's, or of variables alone."""
-        return [
-            each
-            for each in self.wiring.before(op)
-            if each.name in self.account.optimizer
-            or (each.name in self._leads_to_updates and each.role == "forward" and not self.account.depends(each))
-        ]

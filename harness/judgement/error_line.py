@@ -6,7 +6,7 @@ import itertools
 import re
 
 from harness._tensorflow import lines_of
-from harness.devices.device import Devices
+from harness.devices.device import Device, Devices
 from harness.devices.lost import lost_hosts, naming_hosts
 from harness.evidence.places import in_users, module_of, place
 from harness.judgement.diagnosis.observed import place_of_error
@@ -109,6 +109,20 @@ def place_in_message(error: BaseException) -> str | None:
 def place_of_raised(error: BaseException) -> str | None:
     """The user's line that raised an error, or that made the op of a graph that raised it."""
     return place_in_message(error) or _place_of_node(error) or place_of_error(error)
+
+
+def add_raised(undecided: list[str], error: BaseException, mode: str, *, both: bool, own: Device | None) -> None:
+    """Add to what could not be judged that the reference raised: on device ``own``, if it is the program itself.
+
+    ``both`` says whether the program under test raised the same. A line that raises in both modes is reported once.
+    """
+    who = "both programs" if both else "the reference"
+    if own is not None:
+        who = "the program" if both else f"the program, on {own.parsed.short} alone,"
+    at = place_of_raised(error)
+    told = f" ({at}, " if at is not None else f" raised {type(error).__name__}: "
+    if not any(each.startswith(f"{who} raised ") and told in each for each in undecided):
+        undecided.append(f"{who} raised {error_line(error)} ({mode if at is None else f'{at}, {mode}'})")
 
 
 def _place_of_node(error: BaseException) -> str | None:

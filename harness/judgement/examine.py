@@ -17,7 +17,7 @@ from harness.evidence.trace import Trace
 from harness.evidence.tracing import trace
 from harness.judgement.diagnosis.observed import place_of_function
 from harness.judgement.diagnosis.question import Leaf, Part, Question
-from harness.judgement.error_line import error_finding, error_line
+from harness.judgement.error_line import add_raised, error_finding, error_line
 from harness.judgement.exactness import were_exact
 from harness.judgement.modes import judge_modes
 from harness.judgement.oracle import ask_oracle
@@ -158,8 +158,8 @@ class Examination:
             raised = [finding for finding in self.judged.findings[before:] if finding.kind == "error"]
             alike = [finding for finding in raised if finding.message.startswith(line)]
             self.judged.findings[:] = [finding for finding in self.judged.findings if finding not in alike]
-            who = "both programs" if alike else "the reference"
-            self.judged.undecided.append(f"{who} raised {line} ({mode})")
+            own = self.devices[0] if hasattr(self.reference, "is_first_device_run") else None
+            add_raised(self.judged.undecided, error, mode, both=bool(alike), own=own)
             return
         if traced is None:
             return

@@ -51,7 +51,7 @@ def judge_shards(wiring: Wiring, devices: Devices, trace: Trace) -> Iterator[Mis
         for other in judged:
             live_with(shards, other)
     for shards in judged:
-        others = [other for other in judged if other is not shards and not other.is_within(shards)]
+        others = [other for other in judged if other is not shards and not _goes_with(other, shards)]
         work = (each for each in shards.misplaced() if not prepares_for_a_server(shards, each.op))
         own = (*work, *misplaced_updates(shards), *detours(shards), *left_to_others(shards), *_joins_in_a_tower(shards))
         for misplaced in own:
@@ -60,6 +60,12 @@ def judge_shards(wiring: Wiring, devices: Devices, trace: Trace) -> Iterator[Mis
                 seen.add(misplaced.op.name)
                 yield misplaced
     yield from _splits_in_a_tower(provenance, devices)
+
+
+def _goes_with(other: Shards, shards: Shards) -> bool:
+    """Whether parts of ``other`` have no home: cut from one part of ``shards``, or each only used with one of these."""
+    used = any(each is other for each, _ in shards.companions) and all(op.name in shards.family for op in other.worked)
+    return used or other.is_within(shards)
 
 
 def judge_branches(account: Account, devices: Devices) -> Iterator[Misplaced]:

@@ -89,7 +89,8 @@ def _home(shards: Shards, deals: Mapping[_Deal, Sequence[Mapping[int, Op]]]) -> 
         for step in other.steps.values():
             deal = tuple(sorted((mine[their], place) for their, place in _deal(other, step) if their in mine))
             if deal in works or len(deal) == len(mine):
-                works[deal] = works.get(deal, 0.0) + sum(other.weight(op) for op in step.values())
+                own = (op for op in step.values() if op.name not in shards.family)
+                works[deal] = works.get(deal, 0.0) + sum(map(other.weight, own))
     shares = {frozenset(_shares(deal).items()) for deal in deals}
     works = {deal: work for deal, work in works.items() if frozenset(_shares(deal).items()) in shares}
     most, first = max(works.values()), next(iter(deals))
@@ -153,7 +154,7 @@ def _part_of(shards: Shards, source: tuple[str, int]) -> int | None:
 
 
 def _made(shards: Shards) -> dict[str, object]:
-    """What each op makes: alike where two ops do the same to the same. Of slices, each is another one.
+    """What each op makes: alike where two ops do the same to the same. Slices at constant places all differ.
 
     What is read of a variable that the program writes to, if it is used with a single part, is each time another one.
     """
@@ -173,7 +174,7 @@ def _made(shards: Shards) -> dict[str, object]:
         known = hash((op.type, variables.get(op.name, ()), behind))
         if op.role == "constant" or op.type in SHAPES or (sources and fixed.issuperset(name for name, _ in sources)):
             fixed.add(op.name)
-        cut = op.type in SLICES and op.name not in fixed
+        cut = op.type in SLICES and op.name not in fixed and fixed.issuperset(name for name, _ in sources[1:2])
         apart = cut or not changed.isdisjoint(variables.get(op.name, ()))
         made[op.name] = op.name if apart else known
     return made

@@ -32,6 +32,7 @@ from harness.judgement.outside import judge_outside, judge_python
 from harness.judgement.provenance import SLICES, Provenance
 from harness.judgement.strays import Misplaced, first_of, lines, named, stray
 from harness.judgement.undivided import judge_undivided
+from harness.judgement.updates_away import Updates
 from harness.judgement.waiting import judge_waiting
 from harness.judgement.wiring import Wiring
 from harness.records import Finding
@@ -75,25 +76,26 @@ def judge_placement(
         branches = [each for each in branches if each.op.name not in known]
         misplaced += [each for each in branches if each.op.device != each.expected]
         known |= {each.op.name for each in branches}
-        own = (*belongings.misplaced_updates(), *belongings.misplaced_terms(), *belongings.misplaced_copies())
+        own = (*Updates(belongings).misplaced(), *belongings.misplaced_terms(), *belongings.misplaced_copies())
         misplaced += [each for each in own if each.op.name not in known]
         away = [each for each in belongings.misplaced_variables() if not (slots_named and each.cause == SLOT_AWAY)]
         away += belongings.misplaced_sums()
     return [
         *_merge("op-placement", misplaced, trace, mode),
         *_merge("gradient-placement", _gradients_elsewhere(trace), trace, mode),
+        # Variables of a device that does nothing are away from their user because of that.
+        *_unused(account, devices, mode, rows, program, chosen=not on_host),
         *_merge("variable-placement", away, trace, mode),
         *judge_outside(account, devices, mode),
         *judge_python(account, devices, mode),
         *(judge_waiting(account, mode) if on_host else ()),
-        *_unused(account, devices, mode, rows, program, chosen=not on_host),
     ]
 
 
 def judge_updates(trace: Trace, devices: Devices, mode: str) -> list[Finding]:
     """Findings of the kind ``op-placement`` on updates of variables alone, for programs that name a pattern."""
     account = Account(Provenance(Wiring(trace)), devices, trace)
-    return _merge("op-placement", Belongings(account, devices).misplaced_updates(), trace, mode)
+    return _merge("op-placement", Updates(Belongings(account, devices)).misplaced(), trace, mode)
 
 
 def _merge(kind: str, misplaced: Iterable[Misplaced], trace: Trace, mode: str) -> list[Finding]:

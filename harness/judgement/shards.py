@@ -12,6 +12,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Set
 from functools import cached_property
 from itertools import islice
+from statistics import fmean
 
 from harness.devices.device import Devices
 from harness.devices.name import DeviceName
@@ -63,7 +64,7 @@ class Shards:
         # What a scope asked for says where its part was meant to be, even if its work was done elsewhere in the end.
         self._moved = [op for op in worked if self.place(op) is None and op.requested in self.devices]
         worked = [op for op in worked if self.place(op) is not None]
-        floating = [op for op in worked if self._floating(op)]
+        floating = [op for op in worked if not (dtypes := self.wiring.dtypes(op)) or floats(dtypes)]
         # Integers and texts, which the host has wherever their op is, count if nothing else is computed.
         self.worked = floating or worked or [op for op in self.ops if self._asked(op) and op.name not in checks]
 
@@ -129,18 +130,18 @@ class Shards:
         found = [device for device in self.devices if op.requested and device.matches(op.requested)]
         return found[0] if len(found) == 1 else None
 
-    def _floating(self, op: Op) -> bool:
-        dtypes = self.wiring.dtypes(op)
-        return not dtypes or floats(dtypes)
-
     @cached_property
-    def _sized(self) -> bool:
-        return any(self.trace.work.get(op.name) for op in self.worked)
+    def _weights(self) -> Mapping[str, float]:
+        """How much an op of each type works on average, where its size is known."""
+        known: dict[str, list[float]] = defaultdict(list)
+        for op in self.worked:
+            known[op.type] += filter(None, [self.trace.work.get(op.name)])
+        return {kind: fmean(works) for kind, works in known.items() if works}
 
     def weight(self, op: Op) -> float:
-        """How much an op works, by its shapes or, where they are unknown, by its type."""
-        known = self.trace.work.get(op.name) if self._sized else None
-        return known or (100.0 if is_product(op) else 1.0)
+        """How much an op works, by its shapes, by others of its type or, where no size is known, by its type."""
+        known = self.trace.work.get(op.name) if self._weights else None
+        return known or self._weights.get(op.type, 100.0 if is_product(op) else 1.0)
 
     def misplaced(self) -> Iterator[Misplaced]:
         """Work that is done on the device of another shard, on the host, or where TensorFlow puts what has no scope."""

@@ -12,6 +12,7 @@ from itertools import chain
 from harness.devices.device import Devices
 from harness.devices.name import DeviceName
 from harness.evidence.op import Op
+from harness.evidence.roles import LOOKUPS
 from harness.judgement.accounting import Account
 from harness.judgement.provenance import SEVERAL, SLICES, Cut
 from harness.judgement.strays import Misplaced
@@ -31,6 +32,10 @@ _ALL_PARTS = (
     "most of the work is layers that ran on all parts of a batch on one device; run each part in the scope of a device "
     "of its own"
 )
+_OF_ONE_INPUT = (
+    "layers ran on all parts of one input on one device, where the parts of another one are shared out; run each part "
+    "in the scope of a device of its own"
+)
 _AFTER = (
     "most of the work is layers that ran on the joined results of all shards, on one device and outside of the device "
     "scopes; run them on each shard in its scope"
@@ -39,6 +44,8 @@ _AFTER = (
 _MOST = 0.5
 #: The share from which on layers in the scope of one device are a finding, which cannot be meant to prepare the rows.
 _MUCH = 1 / 3
+#: The share of the work that other devices could take over from which on layers on all parts of an input are a finding.
+_SENT = 0.1
 #: The work on other rows, as a share of the work of the same layers on all shards, from which on it is a finding.
 #: A check on a few rows may run anywhere.
 _AS_MUCH = 0.75
@@ -59,6 +66,7 @@ def judge_undivided(account: Account, devices: Devices) -> Iterator[Misplaced]:
         (_IN_ONE_SCOPE, _read_by_shards(account, rest, families, _rows_of(account, shared), _MUCH * total)),
         (_AGAIN, _done_again(account, rest, families)),
         (_ALL_PARTS, _on_all_parts(account, len(own), _MOST * total)),
+        (_OF_ONE_INPUT, _on_all_of_one_input(account, len(own), shared, total)),
         (_AFTER, _after_the_join(account, shared, _MOST * total)),
     ):
         ran = {account.places[op.name] for op in ops}
@@ -121,14 +129,31 @@ def _on_all_parts(account: Account, number: int, least: float) -> list[Op]:
     The parts are those into which several devices have cut what they made. One that cuts rows itself, and works on them
     chunk by chunk, is a stage.
     """
+    for cut, ops in _on_one_device(account, number, least):
+        if _are_rows(account, cut) and len(_makers(account, cut, ops)) > 1:
+            return ops
+    return []
+
+
+def _on_all_of_one_input(account: Account, number: int, shared: Sequence[Cut], total: float) -> list[Op]:
+    """The work that scopes put on one device on all parts of an argument, where another one's layers are shared out."""
+    layers = {op.name for op in account.work if account.has_own_weights(op)}
+    if not any(not layers.isdisjoint(name for name, part in cut.family.items() if part != SEVERAL) for cut in shared):
+        return []
+    for cut, ops in _on_one_device(account, number, _SENT * total * number / (number - 1)):
+        if _is_given(cut) and all(op.requested is not None for op in ops):
+            return ops
+    return []
+
+
+def _on_one_device(account: Account, number: int, least: float) -> Iterator[tuple[Cut, list[Op]]]:
+    """Cuts into ``number`` parts, and the work on these: more than ``least``, with layers, and all on one device."""
     for cut in account.cuts:
         ops = [op for op in account.work if cut.family.get(op.name, SEVERAL) != SEVERAL]
         parts = {cut.family[op.name] for op in ops if account.has_own_weights(op)}
         one = len({account.places[op.name] for op in ops}) == 1
-        much = sum(map(account.weight, ops)) > least
-        if len(parts) == number and one and much and _are_rows(account, cut) and len(_makers(account, cut, ops)) > 1:
-            return ops
-    return []
+        if len(parts) == number and one and sum(map(account.weight, ops)) > least:
+            yield cut, ops
 
 
 def _makers(account: Account, cut: Cut, ops: Sequence[Op]) -> set[DeviceName]:
@@ -138,10 +163,10 @@ def _makers(account: Account, cut: Cut, ops: Sequence[Op]) -> set[DeviceName]:
 
 
 def _is_shared_out(cut: Cut, account: Account, devices: Set[DeviceName]) -> bool:
-    """Whether each part of a batch has one device alone, and each device a part."""
+    """Whether each part of a batch has one device alone, lookups at their variable aside, and each device a part."""
     places: dict[int, set[DeviceName]] = defaultdict(set)
     for op in account.work:
-        if cut.family.get(op.name, SEVERAL) != SEVERAL:
+        if cut.family.get(op.name, SEVERAL) != SEVERAL and op.type not in LOOKUPS:
             places[cut.family[op.name]].add(account.places[op.name])
     apart = all(len(each) == 1 for each in places.values())
     if not apart or set[DeviceName]().union(*places.values()) != devices:

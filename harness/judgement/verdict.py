@@ -85,9 +85,15 @@ def conclude(
     elif examination.asked and not any(c.where.startswith("gradient") for c in judged.comparisons):
         verdict = Verdict.UNKNOWN
         reason = "gradients=True, but there are no gradients to compare; give a floating-point input or variables=[...]"
+    elif not judged.comparisons and not own:
+        verdict, reason = Verdict.UNKNOWN, "no value was compared, as the programs return none and update no variable"
     elif findings:
         verdict, reason = Verdict.WARN, f"{plural(len(findings), 'finding')}, none a failure"
-    if verdict is Verdict.PASS:
+    if verdict is Verdict.PASS and not judged.comparisons:
+        reason = (
+            "every op ran where it should; no value was compared, as the program returns none and updates no variable"
+        )
+    elif verdict is Verdict.PASS:
         reason = with_proof(reason, proof)
     if required and verdict in (Verdict.PASS, Verdict.WARN) and (proof is None or not proof.proved):
         verdict, reason = (

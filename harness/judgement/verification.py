@@ -27,8 +27,8 @@ PLACE_KINDS = frozenset(
         "serial-devices",
     }
 )
-#: So many findings are printed, and lines of evidence for the first: with the verdict, ten lines at most.
-_FINDINGS, _EVIDENCE = 3, 2
+#: So many findings are printed at most, lines of evidence for the first, and lines with the verdict.
+_FINDINGS, _EVIDENCE, _LINES = 3, 2, 10
 #: How the list of what is not the cause begins, which everything shows.
 _REFUSED = ("Ruled out: ", "Not tried")
 
@@ -98,15 +98,25 @@ class Verification:
     def lines(self, *, everything: bool = False) -> list[str]:
         """The findings, one line each: the most important, with two lines of evidence, or everything.
 
-        Everything includes what is not proved, or refuted.
+        With the verdict and what was exercised, these are ten lines at most. Everything includes what is not proved, or
+        refuted.
         """
+        if everything:
+            lines = self._lines(len(self.findings), everything=True)
+            return lines if self.proof is None or self.proof.proved else [*lines, *str(self.proof).splitlines()]
+        return next(
+            lines for most in range(_FINDINGS, 0, -1) if len(lines := self._lines(most)) <= _LINES - 2 or most == 1
+        )
+
+    def _lines(self, most: int, *, everything: bool = False) -> list[str]:
         lines: list[str] = []
-        shown = self.findings if everything else self.findings[:_FINDINGS]
+        shown = self.findings[:most]
         for finding in shown:
             # The first line of a failure has said what its cause is.
             told = not everything and self._is_told(finding)
             placed = told and finding.kind in PLACE_KINDS and finding.where in self.reason
-            lines.append(describe(finding, told=told, placed=placed))
+            first, *more = describe(finding, told=told, placed=placed).splitlines()
+            lines.extend([first, *more] if everything or not more else [f"{first} …"])
             if finding.next_step:
                 lines.append(f"  next: {finding.next_step}")
             evidence = finding.follows
@@ -114,8 +124,6 @@ class Verification:
                 evidence = evidence if finding is self.findings[0] and finding.kind in VALUE_KINDS else ()
                 evidence = tuple(line for line in evidence if not line.startswith(("[", *_REFUSED)))[:_EVIDENCE]
             lines.extend(f"  - {line}" for line in evidence)
-        if everything and self.proof is not None and not self.proof.proved:
-            lines.extend(str(self.proof).splitlines())
         rest = len(self.findings) - len(shown)
         lines.extend([f"and {plural(rest, 'more finding')} (see .findings; pytest -v prints all)"] if rest else [])
         return lines

@@ -104,6 +104,12 @@ def verify(
 
     Calls in several threads take turns. A trace sees the ops of all threads, so no other thread may run some meanwhile.
 
+    Examples:
+        >>> found = harness.verify(step, inputs={"x": x})  # the step itself, on its first device, is the reference
+        >>> print(found)
+        >>> harness.verify(harness.make_parallel(model, devices), model, {"x": x}).passed
+        True
+
     Raises:
         UsageError: an argument is invalid.
         DevicesUnavailable: one of ``devices`` is unavailable.
@@ -229,6 +235,9 @@ def _like(
 @_like(verify)
 def assert_parallel(*args: Any, **kwargs: Any) -> Verification:
     """:func:`verify` with the same arguments; raises unless it passes.
+
+    Examples:
+        >>> harness.assert_parallel(harness.make_parallel(model, devices), model, {"x": x}, gradients=True)
 
     Raises:
         VerificationError: with every finding, one line each, and the way to replay it.

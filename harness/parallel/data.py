@@ -53,7 +53,7 @@ def make_parallel(
             eager, runs ``fn`` four times on each device with the same rows, and takes the shares from the times. So
             ``fn`` must have no other effect than its results. ``shares`` of the callable has what was measured.
 
-    Example:
+    Examples:
         >>> parallel = harness.make_parallel(model, devices, shares=[3, 1])
         >>> y = parallel(x)  # of 8 rows, 6 on the first device and 2 on the second
 

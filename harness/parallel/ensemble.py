@@ -30,6 +30,11 @@ def ensemble(models: Sequence[Model], devices: Sequence[Device], *, each: Sequen
         devices: from ``harness.configure``, or a slice of it; at least as many as models.
         each: names of arguments of which every model gets its own value.
 
+    Examples:
+        >>> both = harness.ensemble([model, other_model], devices)
+        >>> len(both(x=x))  # the results of the models, one after the other
+        2
+
     Raises:
         EnsembleError: an argument is invalid; when called: an argument in ``each`` has not one value per model.
         Exception: any that a model raises, with the model and the device added to it.

@@ -131,6 +131,10 @@ def colocate_gradients(fn: Any = None) -> Any:
         fn: a function to decorate; without it the context manager is returned. For a ``tf.function``, the result is a
             ``tf.function`` with the same options and traces of its own, and ``fn`` stays as it is.
 
+    Examples:
+        >>> faster = harness.colocate_gradients(step)  # or as a decorator, above tf.function too
+        >>> loss = faster(x)
+
     Raises:
         TensorFlowInterfaceChanged: TensorFlow's gradient functions are not as in the supported versions.
     """

@@ -38,6 +38,10 @@ def pipeline(
         microbatches: the number of parts of each batch; 1 or more.
         broadcast: names of arguments that every micro-batch gets whole.
 
+    Examples:
+        >>> parallel = harness.pipeline([model, other_model], devices, microbatches=2)
+        >>> y = parallel(x=x)
+
     Raises:
         StageError: an argument is invalid; when called: the first stage has no such argument, a batch has fewer rows
             than micro-batches, or a stage rejects the result of the previous one.

@@ -132,6 +132,11 @@ def prove(
     Returns:
         For each output, gradient and variable whether it is proved, and if not, what blocks it.
 
+    Examples:
+        >>> proof = harness.prove(harness.make_parallel(model, devices), model, {"x": x})
+        >>> proof.proved
+        True
+
     Raises:
         UsageError: an argument is invalid.
         Exception: what a program raises while it is traced.

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from harness.devices.name import DeviceName
 from harness.plural import plural
-from harness.report.printable import shortened
+from harness.report.printable import ending
 from harness.report.quantities import number
 from harness.report.terminal import make_table, print_line
 from harness.speed.memory.record import Alive, Course
@@ -59,8 +59,8 @@ def _cells(each: Alive) -> tuple[str, ...]:
     return (
         size_text(each.size_bytes),
         each.kind,
-        shortened(each.layer, _LAYER_CHARACTERS),
-        shortened(each.line, _LINE_CHARACTERS),
+        ending(each.layer, _LAYER_CHARACTERS),
+        ending(each.line, _LINE_CHARACTERS),
     )
 
 

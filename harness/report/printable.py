@@ -30,6 +30,12 @@ def shortened(text: str, most: int) -> str:
     return line if len(line) <= most else f"{line[: most - 1]}…"
 
 
+def ending(text: str, most: int) -> str:
+    """Shorten ``text`` to the end of one line, of at most ``most`` characters: paths and layers end with what tells."""
+    line = one_line(text)
+    return line if len(line) <= most else f"…{line[1 - most :]}"
+
+
 def device_label(name: str | None) -> str:
     """Shorten a full device name, such as to ``GPU:1``; other texts stay unchanged."""
     if name is None:

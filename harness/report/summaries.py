@@ -44,7 +44,7 @@ def write_summaries(folder: str | Path, *results: Result, step: int = 0, name: s
     Raises:
         UsageError: a result is of another type, there is none, or the folder cannot be written.
 
-    Example:
+    Examples:
         >>> harness.write_summaries("logs", harness.trace(step, x), step=0)
     """
     known = (SpeedupRecord, Profile, Trace, Verification)

@@ -22,7 +22,7 @@ def print_tasks(console: Console, record: TasksRecord) -> None:
     for each in sorted(record.results, key=lambda result: result.number):
         code = "" if each.exit_code is None else str(each.exit_code)
         rows.append((each.command, str(each.verdict), code, f"{each.elapsed_s:.1f} s", each.device, each.message))
-    console.print(make_table(head, rows, right=("exit", "time"), long=head))
+    console.print(make_table(head, rows, right=("exit", "time"), long=(head[0], head[-1])))
     print_line(console, summary(record))
 
 

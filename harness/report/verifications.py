@@ -28,6 +28,9 @@ def write_report(verifications: Verification | Mapping[str, Verification], folde
         verifications: what :func:`harness.verify` returned, or several of them by the names that the page is to use.
         folder: where to write; it is created if need be.
 
+    Examples:
+        >>> page = harness.write_report(harness.verify(step, inputs={"x": x}), "report")
+
     Raises:
         UsageError: there is no verification.
         ReportError: the folder cannot be written.

@@ -40,7 +40,7 @@ class Target:
         return cls(path.resolve(), function)
 
     def __str__(self) -> str:
-        return f"{self.path.name}:{self.function}"
+        return f"{self.path.name}:{self.function}" if self.function else self.path.name
 
     def load(self, *given: str, accepted: str = "") -> Callable[..., Any]:
         """Run the file, as an import does, and return the function. Exceptions of the file pass through.

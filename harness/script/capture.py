@@ -11,7 +11,7 @@ import inspect
 import re
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, nullcontext
 from dataclasses import dataclass, replace
 from types import FunctionType, ModuleType
 from typing import Any
@@ -84,6 +84,7 @@ class _Search:
                 noted.autograph_info__ = None  # type: ignore[attr-defined]
                 noted.__signature__ = inspect.signature(fn)  # type: ignore[attr-defined]
                 noted.fn = fn  # type: ignore[attr-defined]
+                noted.harness_step = (name, line)  # type: ignore[attr-defined]
                 del noted.__wrapped__
                 return noted
             return _NotedFunction(fn, self, name, line) if is_tf_function(fn) else fn
@@ -116,10 +117,29 @@ class _Search:
 
     @contextmanager
     def watching(self) -> Iterator[None]:
+        """Note calls of what ``tf.function(fn)`` returns, and what is done in each call that is under way."""
+        kind = type(tf.function(len))
+        original = kind.__call__
+
+        def called(function: Any, *args: Any, **kwargs: Any) -> Any:
+            # The function below it is noted too, but TensorFlow calls that while it builds a graph.
+            step = getattr(function.python_function, "harness_step", None)
+            under_way = self._calls[-1].step.fn if self._calls else None
+            if step is None or function is under_way or not tf.executing_eagerly():
+                return original(function, *args, **kwargs)
+            name, line = step
+            return self._call(StepCall(name, line, function, args, kwargs))
+
+        kind.__call__ = called
+        try:
+            with self._noting() if self.name is None else nullcontext():
+                yield
+        finally:
+            kind.__call__ = original
+
+    @contextmanager
+    def _noting(self) -> Iterator[None]:
         """Note the scopes that are opened and the variables that are written to, in each call that is under way."""
-        if self.name is not None:
-            yield
-            return
         private = interface()
         context, graph = private.context.Context, private.graph
 
@@ -195,6 +215,26 @@ class _Decorating(ast.NodeTransformer):
         return node
 
 
+def decorated(target: Target) -> ast.Module:
+    """Return the source of the script with a decorator on each function that may be the step.
+
+    Raises:
+        InvalidTarget: the script is no Python, or has no such function.
+    """
+    name = target.function or None
+    try:
+        tree = ast.parse(target.path.read_bytes(), str(target.path))
+    except (SyntaxError, ValueError) as error:  # a null byte is a ValueError
+        line = f"line {error.lineno}: {error.msg}" if isinstance(error, SyntaxError) else str(error)
+        raise InvalidTarget(str(target), f"the script is no valid Python: {line}", _ACCEPTED) from None
+    decorating = _Decorating(name)
+    decorating.visit(tree)
+    if not decorating.decorated:
+        what = f"the script defines no function {name}" if name else "the script defines no function"
+        raise InvalidTarget(str(target), what, _ACCEPTED)
+    return tree
+
+
 def run_to_step(target: Target) -> StepCall:
     """Run the script of ``target`` until its step is called, and return the call. ``target.function`` may be empty.
 
@@ -205,12 +245,7 @@ def run_to_step(target: Target) -> StepCall:
         Exception: what the script raises.
     """
     name = target.function or None
-    tree = ast.parse(target.path.read_bytes(), str(target.path))
-    decorating = _Decorating(name)
-    decorating.visit(tree)
-    if not decorating.decorated:
-        what = f"the script defines no function {name}" if name else "the script defines no function"
-        raise InvalidTarget(str(target), what, _ACCEPTED)
+    tree = decorated(target)
     search = _Search(name)
     module = ModuleType("__main__")
     vars(module).update({"__file__": str(target.path), _DECORATOR: search.decorator})

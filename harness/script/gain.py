@@ -21,8 +21,9 @@ from harness.speed.synchronise import synchronise
 
 #: Seconds for measuring it.
 _BUDGET_S = 10.0
-#: Calls by which the processor time of each core is measured.
-_CALLS = 5
+#: Calls, and their seconds, by which the processor time of each core is measured at least: Linux counts it in steps of
+#: 10 ms.
+_CALLS, _BUSIEST_S = 5, 1.0
 #: A core that works less of a step's time than this waits for other programs.
 _BUSY = 0.8
 _TICKS_PER_S = os.sysconf("SC_CLK_TCK")
@@ -76,11 +77,12 @@ def _busiest(call: Callable[[], Any], devices: Sequence[Device]) -> tuple[float 
     """The processor time per call of the core that works most, and how long a call takes, both in seconds."""
     servers = [pid for pid in map(server_process, devices) if pid is not None]
     synchronise(call())
-    began, before = time.perf_counter(), list(map(_processor_time_s, servers))
-    for _ in range(_CALLS):
+    began, before, calls = time.perf_counter(), list(map(_processor_time_s, servers)), 0
+    while (wall := time.perf_counter() - began) < _BUSIEST_S or calls < _CALLS:
         synchronise(call())
+        calls += 1
     spent = [now - then for now, then in zip(map(_processor_time_s, servers), before, strict=True)]
-    return max(spent, default=None) and max(spent) / _CALLS, (time.perf_counter() - began) / _CALLS
+    return max(spent, default=None) and max(spent) / calls, wall / calls
 
 
 def _processor_time_s(pid: int) -> float:

@@ -81,6 +81,11 @@ def measure_speedup(
             first calls are compared, and the last ones if ``single`` always returns the same.
         clock: monotonic, in ns.
 
+    Examples:
+        >>> parallel = harness.make_parallel(model, devices)
+        >>> found = harness.measure_speedup(lambda: model(x), lambda: parallel(x), devices=devices, budget_s=1)
+        >>> print(found.speedup.value, found.warnings)
+
     Raises:
         UsageError: an argument is not usable.
         OutputsDiffer: the two compute different results.

@@ -253,14 +253,16 @@ def test_nothing_runs_in_a_second_process_where_the_devices_cannot_be_set_up(tmp
 
 
 def test_checks_are_shared_out_by_their_time_and_those_of_hardware_are_not() -> None:
-    def check(name: str, typical_s: float, *, hardware: bool = False, timed: bool = False) -> Check:
+    def check(name: str, typical_s: float, *, hardware: bool = False) -> Check:
         first = load_suite(PLANTED).checks[0]
-        return replace(first, id=name, typical_s=typical_s, hardware=hardware, timed=timed)
+        return replace(first, id=name, typical_s=typical_s, hardware=hardware)
 
-    copies = check("copies", 50, hardware=True, timed=True)
-    assert shared_out([copies, check("a", 15), check("b", 8), check("c", 6), check("d", 1)]) == ("b", "c", "d")
+    copies = check("copies", 50, hardware=True)
+    checks = [copies, check("a", 15), check("b", 8), check("c", 6), check("d", 1)]
+    assert shared_out(checks, alone=("copies",)) == ("b", "c", "d")
+    assert shared_out(checks) == ("a", "b", "c", "d"), "what need not be alone counts"
     assert shared_out([check("memory", 9, hardware=True), check("a", 15), check("b", 8)]) == ("a",)
-    assert shared_out([copies, check("a", 3)]) == ()
+    assert shared_out([copies, check("a", 3)], alone=("copies",)) == ()
     assert shared_out([]) == ()
 
 

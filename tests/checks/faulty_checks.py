@@ -182,7 +182,7 @@ def _proves_nothing(program: Any, devices: Any) -> Any:
 
 
 def _few(context: CheckContext) -> CheckResult:
-    with patch("harness.checks.generated_programs.EXAMPLES", 6):
+    with patch.dict("harness.checks.generated_programs.EXAMPLES", {context.level: 6}):
         return generated_programs.run(context)
 
 

@@ -79,7 +79,10 @@ def test_cores_stand_in_for_the_gpus_of_a_script_to_measure_the_change(tmp_path:
 
 def test_what_cannot_be_checked_is_one_line(tmp_path: Path) -> None:
     (tmp_path / "train.py").write_text(SCRIPT.replace("/CPU:", "/device:CPU:1"))
+    (tmp_path / "broken.py").write_text("def step(x:\n")
     for arguments, said in {
+        ("broken.py",): "broken.py: the script is no valid Python: line 1: ",
+        ("train.py:steps",): "train.py:steps: the script defines no function steps",
         ("absent.py",): "there is no file absent.py",
         ("train.txt",): "is not of the form FILE.py:FUNCTION",
         ("train.py:step", "--devices", "cpux:2"): "cpux:2",

@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import json
 import random
+import re
 from dataclasses import replace
 from pathlib import Path
 
@@ -33,7 +34,7 @@ def test_a_report_is_printed_and_written_and_its_exit_code_is_the_verdict(store:
     done = run(store, "fleet", "report")
     assert (done.returncode, done.stderr) == (1, "")
     lines = done.stdout.splitlines()
-    assert lines[0] == "FAIL: 12 machines asked, 12 reached, 12 exercised, 11 proven; 1 need an action"
+    assert lines[0] == "FAIL: 12 machines asked, 12 reached, 12 exercised, 11 proven; 1 needs an action"
     assert lines[2].startswith("replace (1 machine): ")
     assert "sim-0004: GPU:2 (serial 1650000042" in lines[3]
     assert lines[-3:] == [
@@ -47,6 +48,24 @@ def test_a_report_is_printed_and_written_and_its_exit_code_is_the_verdict(store:
     hidden = run(store, "fleet", "report", "--anonymous", "--output", "public").stdout
     assert "machine-0005: GPU:2 (serial card-00035" in hidden
     assert "sim-0004" not in (store / "public" / "fleet.html").read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize(
+    ("options", "why"),
+    [
+        (["--levl", "quick"], "No such option: --levl"),
+        (["--level", "slow"], "'slow'; accepted: quick, standard, deep"),
+        (["--only", "memry"], "check 'memry' does not exist"),
+    ],
+)
+def test_what_validate_does_not_accept_is_refused_before_a_machine_gets_it(
+    tmp_path: Path, options: list[str], why: str
+) -> None:
+    (tmp_path / "hosts.txt").write_text("gpu-01\n", encoding="utf-8")
+    done = run(tmp_path, "fleet", "run", "--hosts", "hosts.txt", "--ssh", "touch reached", "--", *options)
+    assert done.returncode == 2
+    assert why in done.stderr
+    assert [path.name for path in tmp_path.iterdir()] == ["hosts.txt"]
 
 
 def test_a_plan_is_printed_and_history_tells_where_a_card_failed(store: Path) -> None:
@@ -170,7 +189,7 @@ def test_a_cluster_without_its_tools_is_one_clear_line(store: Path) -> None:
 def test_metrics_and_manifests_are_printed(store: Path) -> None:
     done = run(store, "export", "openmetrics", "--run", "fleet/sim-0004", "--output", "harness.prom")
     assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
-    assert 'action="replace"} 1.0' in (store / "harness.prom").read_text(encoding="utf-8")
+    assert re.search(r'action="replace",.*} 1\.0', (store / "harness.prom").read_text(encoding="utf-8"))
     assert run(store, "export", "openmetrics", "--rules").stdout.startswith("groups:\n")
     done = run(store, "fleet", "manifest", "--image", "a/b:1", "--count", "4", "--", "--level", "deep")
     assert "completions: 4" in done.stdout

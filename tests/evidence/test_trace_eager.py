@@ -48,6 +48,45 @@ def test_what_the_scope_asks_for_stands_beside_where_the_op_ran() -> None:
     assert names["Exp"].executed_type == "Exp"
 
 
+@pytest.mark.parametrize(
+    "fn",
+    [
+        lambda x, v: tf.raw_ops.MatMul(a=x, b=v, transpose_b=True),
+        lambda x, v: tf.raw_ops.Mul(x=x, y=v),
+        lambda x, v: tf.nn.relu(v),
+    ],
+)
+def test_an_op_that_is_given_a_variable_reads_it(fn: Any) -> None:
+    """TensorFlow reads a variable among an op's arguments without a word to its callbacks."""
+    v = variable(4, 3)
+    found = trace(lambda x: fn(x, v), rows())
+    read = [op.name for op in found.ops if op.type == "ReadVariableOp"]
+    assert [found.variables[name] for name in read] == [(0,)]
+    assert [op.type for op in found.ops if read[0] in op.inputs]
+
+
+def test_an_assignment_ran_where_its_variable_is_whatever_ran_elsewhere_meanwhile() -> None:
+    """TensorFlow reports new kernels late, and some ops run by one that was made for other inputs."""
+    pairs = []
+    for number in range(4):
+        with on(number):
+            pairs.append([variable(4, 3), variable(2, 3)])
+
+    def fn(x: Any) -> None:
+        for number, pair in enumerate(pairs):
+            with on(number):
+                for each in pair:
+                    each.assign(0.9 * each + x[: each.shape[0]])
+        means = [tf.add_n([each.read_value() for each in own]) for own in zip(*pairs, strict=True)]
+        for number, pair in enumerate(pairs):
+            with on(number):
+                for each, mean in zip(pair, means, strict=True):
+                    each.assign(mean)
+
+    found = trace(fn, rows())
+    assert devices_of(found, "AssignVariableOp") == 2 * [f"CPU:{number}" for number in range(4) for _ in range(2)]
+
+
 def test_ops_whose_results_live_in_host_memory_are_where_their_kernel_is() -> None:
     state = {}
     for device in (1, 2):

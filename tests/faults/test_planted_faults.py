@@ -42,6 +42,7 @@ def test_a_planted_fault_is_found_in_every_mode(fault: Fault[Case], four_cpus: h
     assert not fault.rule or {finding.cause for finding in found.findings if finding.cause} == {fault.rule}, found
     origin = origin_of(fault, four_cpus)
     assert not origin or names_one_of(origin, found.reason), (origin, found)
+    assert len(str(found).splitlines()) <= 10, found
 
 
 @_ALL

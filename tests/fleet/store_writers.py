@@ -6,7 +6,9 @@ import multiprocessing
 import os
 import random
 import signal
+import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 
@@ -17,6 +19,7 @@ from harness.fleet.store import Store
 from harness.records import Host
 from harness.report.storage import json_text
 
+#: Processes, and the writers in each: together 2,000.
 WRITERS, EACH = 16, 125
 _SMALL = replace(simulated.sound(0, random.Random(0)), cards=(), results=())
 
@@ -27,16 +30,25 @@ def text_of(number: int) -> str:
 
 
 def write(folder: Path, writer: int) -> None:
-    """Add the results of 125 machines, and one that all writers add; two also read what is there so far."""
-    for number in range(writer * EACH, (writer + 1) * EACH):
-        Store(folder).add(text_of(number))
-    Store(folder).add(text_of(0))
+    """Add the results of 125 machines at once, and one that all processes add; two also read what is there so far."""
+    texts = [text_of(number) for number in (*range(writer * EACH, (writer + 1) * EACH), 0)]
+    together = threading.Barrier(len(texts))
+
+    def add(text: str) -> None:
+        together.wait()
+        Store(folder).add(text)
+
+    with ThreadPoolExecutor(len(texts)) as threads:
+        list(threads.map(add, texts))
     if writer < 2:
         load(Store(folder))
 
 
 def write_all() -> None:
-    """Write from 16 processes. Where ``KILLED`` is set, kill each at a moment of its own, once it has begun."""
+    """Write from 16 processes, each with 125 writers.
+
+    Where ``KILLED`` is set, kill each at a moment of its own, once the first record is there.
+    """
     folder, killed = Path(os.environ["STORE"]), bool(os.environ.get("KILLED"))
     fork = multiprocessing.get_context("fork")
     processes = [fork.Process(target=write, args=(folder, writer)) for writer in range(WRITERS)]

@@ -36,6 +36,7 @@ case "$host" in
   dead) echo "ssh: connect to host dead port 22: No route to host" >&2; exit 255 ;;
   hung) sleep 600 ;;
   noisy) echo hello; exit 0 ;;
+  bare) echo "ERROR: No matching distribution found for tf-placement-harness" >&2; exit 1 ;;
   flood) yes ;;
 esac
 exec sh -c "$command"
@@ -59,7 +60,8 @@ def hosts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Hosts:
     (tmp_path / "record.json").write_text(json_text(record), encoding="utf-8")
     ssh = script(tmp_path / "ssh", SSH)
     program = script(tmp_path / "program", PROGRAM.format(folder=tmp_path))
-    (tmp_path / "hosts").write_text("# ours\none rack=r1\nuser@two # fast\n\ndead\nnoisy\nflood\n", encoding="utf-8")
+    listed = "# ours\none rack=r1\nuser@two # fast\n\ndead\nnoisy\nbare\nflood\n"
+    (tmp_path / "hosts").write_text(listed, encoding="utf-8")
     monkeypatch.setattr("harness.fleet.engines.hosts.MOST_BYTES", 100_000)
     return Hosts(tmp_path / "hosts", str(ssh), str(program))
 
@@ -72,12 +74,13 @@ def test_each_host_comes_to_a_result_and_those_without_a_record_say_why(tmp_path
     assert outcomes["one"] == outcomes["two"] == ""
     assert outcomes["dead"] == "ssh: connect to host dead port 22: No route to host"
     assert "sent no record" in outcomes["noisy"]
+    assert outcomes["bare"].endswith("No matching distribution found for tf-placement-harness"), "it cannot install"
     assert outcomes["flood"] == "sent more than a record can have"
     found = judge_store(store, Policy(), NOW)
     states = {each.name: each.state for each in found.machines}
     assert states["one"] is states["two"] is State.PROVEN, "by the name that the engine knows, whatever the record says"
-    assert [states[name] for name in ("dead", "noisy", "flood")] == [State.MISSING] * 3
-    assert (found.counts.asked, found.exit_code) == (5, 3)
+    assert [states[name] for name in ("dead", "noisy", "bare", "flood")] == [State.MISSING] * 4
+    assert (found.counts.asked, found.exit_code) == (6, 3)
     called = (tmp_path / "called").read_text(encoding="utf-8").splitlines()
     assert any(line.startswith("one r1 validate --json --report ") and "--level quick" in line for line in called)
     assert asked.load(folder / "fleet.json").complete

@@ -2,41 +2,27 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
-import random
 import socket
 import threading
 from collections import Counter
-from collections.abc import Generator, Sequence
 from dataclasses import replace
 from datetime import datetime, timezone
 from itertools import combinations, pairwise
-from pathlib import Path
 
 import pytest
-import simulated_fleet as simulated
-from simulated_links import KINDS, SimulatedNetwork, is_of, network
+from simulated_links import KINDS, is_of, network
 
 from harness.errors import UsageError
 from harness.fleet.actions import Action
-from harness.fleet.anonymous import anonymous_fleet
-from harness.fleet.engines.engine import Asked, Done, MachineRun
-from harness.fleet.engines.slurm_nodes import Slurm
-from harness.fleet.fleet import judge_store
-from harness.fleet.index import load
 from harness.fleet.links.agent import Meeting, Missing
 from harness.fleet.links.judge import judge_links
-from harness.fleet.links.record import LinkPlan, LinkRun, Lost, Report, keep, parse_report, reports_of, runs_of
-from harness.fleet.links.run import LinkOptions, carry_out, start
+from harness.fleet.links.record import LinkPlan, Lost, Report, parse_report
 from harness.fleet.links.schedule import Exchange, packed, pairs, rings, schedule
 from harness.fleet.links.verdict import LinkFinding, Scope
-from harness.fleet.page import fleet_page
-from harness.fleet.plan import make_plan
-from harness.fleet.policy import Judging, Planning, Policy
-from harness.fleet.store import Store
-from harness.fleet.summary import headline
-from harness.records import ExitCode, Host
-from harness.report.storage import json_text, save_json
+from harness.fleet.policy import Judging
+from harness.records import ExitCode
 from harness.runner.messages import plain
 
 NOW = datetime(2026, 11, 4, tzinfo=timezone.utc)
@@ -210,28 +196,41 @@ def plan_of(*exchanges: tuple[str, ...], start_s: float = 0.0) -> LinkPlan:
             found.bind(("127.0.0.1", 0))
             nodes[name] = ("127.0.0.1", int(found.getsockname()[1]))
     made = {number: Exchange(number, members) for number, members in enumerate(exchanges)}
-    return LinkPlan("token", nodes, made, (64,), start_s, 1.0)
+    return LinkPlan("token", nodes, made, (64,), start_s, 60.0)
 
 
-def met(plan: LinkPlan, *names: str) -> dict[str, object]:
-    """Let the members meet for exchange 0, each in a thread, and return the ports or who was missing."""
+def met(plan: LinkPlan, *names: str, late: str = "") -> dict[str, object]:
+    """Let the members meet for exchange 0, each in a thread, and return the ports or who was missing.
+
+    All listen before the first calls, as they do long before an exchange. ``late`` calls last.
+    """
     answers: dict[str, object] = {}
-    with socket.socket() as unused:
-        unused.bind(("127.0.0.1", 0))
+    others_wait = threading.Event()
 
-    def meet(name: str, number: int) -> None:
-        with socket.create_server(plan.nodes[name]) as listening:
+    def meet(name: str, number: int, listening: socket.socket) -> None:
+        meeting = Meeting(plan, name, listening)
+        if name == late:
+            assert others_wait.wait(60)
+        elif late:
+            # Long after the leader has stopped waiting for those who are missing.
+            threading.Timer(1.0, others_wait.set).start()
+        try:
+            answers[name] = meeting.meet(0, 7000 + number)
+        except Missing as error:
+            answers[name] = error.names
+
+    with contextlib.ExitStack() as stack:
+        sockets = [stack.enter_context(socket.create_server(plan.nodes[name])) for name in names]
+        threads = [
+            threading.Thread(target=meet, args=(name, number, listening))
+            for number, (name, listening) in enumerate(zip(names, sockets, strict=True))
+        ]
+        for listening in sockets:
             listening.settimeout(0.05)
-            try:
-                answers[name] = Meeting(plan, name, listening).meet(0, 7000 + number)
-            except Missing as error:
-                answers[name] = error.names
-
-    threads = [threading.Thread(target=meet, args=(name, number)) for number, name in enumerate(names)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
     return answers
 
 
@@ -241,7 +240,7 @@ def test_the_members_of_an_exchange_meet_and_learn_the_ports() -> None:
 
 
 def test_a_member_that_does_not_come_is_named_by_all_others() -> None:
-    assert met(plan_of(("a", "b", "c")), "a", "b") == dict.fromkeys("ab", ("c",))
+    assert met(plan_of(("a", "b", "c")), "a", "b", late="b") == dict.fromkeys("ab", ("c",)), "also by one that is late"
     assert met(plan_of(("a", "b")), "b") == {"b": ("a",)}, "where the first is missing too"
 
 
@@ -300,94 +299,3 @@ def test_a_report_that_is_none_is_refused(changed: dict[str, object], why: str) 
         parse_report(json.dumps({**good, **changed}), "a", exchanges)
     with pytest.raises(ValueError, match="too deeply"):
         parse_report("[" * 100_000, "a", exchanges)
-
-
-class Network:
-    """An engine whose machines are made up: it answers with the lines of reports, and one machine dies."""
-
-    name = "made up"
-    needs_folder = False
-
-    def __init__(self, made: SimulatedNetwork, kept: bool) -> None:
-        self.made, self.kept, self.calls = made, kept, 0
-
-    def machines(self) -> list[Asked]:
-        return [*map(Asked, self.made.nodes), Asked("away", "not idle: allocated")]
-
-    def addresses(self, machines: Sequence[str]) -> dict[str, str]:
-        return dict.fromkeys(machines, "127.0.0.1")
-
-    def run(self, machines: Sequence[str], work: MachineRun) -> Generator[Done, None, None]:
-        self.calls += 1
-        plan = LinkPlan.unpacked(work.arguments[-1])
-        places = list(plan.exchanges)
-        reports = [replace(each, number=places[each.number]) for each in self.made.reports([*plan.exchanges.values()])]
-        for name in machines:
-            own = [each for each in reports if each.node == name]
-            if self.kept:
-                for each in own:
-                    keep(each, work.folder / name)
-                yield Done(name)
-            else:
-                text = "\n".join(["hello", *(json.dumps(plain(each)) for each in own)])
-                lost = any(each.machine == name for each in self.made.lost)
-                yield Done(name, text, "killed" if lost else "")
-
-
-@pytest.mark.parametrize("kept", [True, False])
-def test_a_run_keeps_each_report_does_suspects_again_and_is_in_the_report_of_the_fleet(
-    tmp_path: Path, kept: bool
-) -> None:
-    kinds = ("slow link", "wrong machine", *(() if kept else ("dead machine",)), "slow rack")
-    made = network(5, 100, kinds)
-    engine, store = Network(made, kept), Store(tmp_path)
-    for number, name in enumerate(made.nodes[:3]):
-        record = simulated.sound(number, random.Random(number))
-        store.add(json_text(replace(record, host=Host(name, rack=made.racks[name]))))
-    folder, run = start(engine, LinkOptions(), store, NOW)
-    said = list(carry_out(engine, LinkOptions(), folder, run, Judging()))
-    assert engine.calls >= 2
-    assert any("doing again what looks bad" in line for line in said)
-    found = judge_store(store, Policy(), NOW)
-    assert found.links is not None
-    assert found.links.left_out[0] == ("away", "not idle: allocated")
-    assert (found.links.complete, found.exit_code) == (False, ExitCode.FAILURE)
-    assert headline(found).startswith("FAIL, INCOMPLETE: ")
-    assert "; between machines: " in headline(found)
-    where = {each.kind: each.where for each in made.planted}
-    accused = {each.machine: each for each in found.accusations if each.source == "links"}
-    assert {*accused} == {where[kind][0] for kind in kinds if kind.endswith("machine")}
-    assert accused[where["wrong machine"][0]].action is Action.RESEAT
-    (rack,) = [each for each in found.shared if each.common.startswith("network of rack")]
-    assert rack.common == f"network of rack {where['slow rack'][0]}"
-    assert {made.racks[name] for name in rack.machines} == {*where["slow rack"]}
-    plan = make_plan(found, Slurm(), Policy(plan=Planning(most_share=0.5)))
-    assert {each.machine for each in plan.steps} == {*accused}
-    link = " - ".join(where["slow link"])
-    page = fleet_page(found, "")
-    assert f"link {link}: slow in " in page
-    bare = anonymous_fleet(found, load(store).runs)
-    assert "n0" not in fleet_page(bare, "").replace("n0n", "")
-    # A report that is damaged is named, and what is left of the run still counts.
-    path = next((folder / made.nodes[0]).glob("*.exchange.json"))
-    path.write_text("{", encoding="utf-8")
-    assert any(each.path.endswith(path.name) for each in judge_store(store, Policy(), NOW).left_out)
-
-
-def test_a_run_that_was_killed_keeps_what_it_measured(tmp_path: Path) -> None:
-    run = LinkRun(NOW.isoformat(), "slurm", ("a", "b", "c"), tuple(schedule("abc", 3, 0)))
-    folder = tmp_path / "links" / "1"
-    save_json(run, folder, "links.json")
-    assert run.exchanges[1].members == ("a", "b")
-    keep(Report("a", 1, "done"), folder / "a")
-    (folder / "a" / ".00002.exchange.json.123").write_text("{", encoding="utf-8")  # of the killed writer
-    (tmp_path / "links" / "2").mkdir()
-    (tmp_path / "links" / "2" / "links.json").write_text("{", encoding="utf-8")
-    found, left_out = runs_of(Store(tmp_path))
-    assert found == [("links/1/", run)]
-    assert [each.path for each in left_out] == ["links/2/links.json"]
-    reports, bad = reports_of(Store(tmp_path), run, "links/1/")
-    assert (len(reports), bad) == (1, [])
-    verdict = judge_links(run.exchanges, reports, {}, Judging()).verdict
-    assert (verdict.asked, verdict.measured, verdict.exit_code) == (3, 0, ExitCode.UNKNOWN)
-    assert verdict.unmeasured == (("a member has not reported", 3),)

@@ -93,6 +93,10 @@ def test_a_plan_that_takes_out_too_much_is_refused_before_anything_is_done(tmp_p
     with pytest.raises(UsageError, match="2 of 20 machines are out of service already"):
         list(apply(planned(fleet("stuck-bit"), Policy()), slurm, Store(tmp_path), NOW))
     assert slurm.ran == []
+    # Of a small cluster, one machine may always go, but not a second one, and of two it may be either.
+    for machines, kinds, refused in ((3, 1, False), (3, 2, True), (2, 1, True)):
+        plan = planned(fleet(*("stuck-bit", "ecc-corrected")[:kinds], machines=machines), Policy())
+        assert (len(plan.steps), bool(plan.refusal)) == (kinds, refused)
 
 
 def test_a_machine_that_a_person_drained_is_left_alone_and_never_brought_back(tmp_path: Path, slurm: FakeSlurm) -> None:
@@ -206,6 +210,11 @@ def test_a_tool_that_is_missing_fails_or_hangs_is_one_clear_line() -> None:
         answer(["no-such-tool", "--version"])
     with pytest.raises(EngineError, match=r"^sh -c .*: You are not permitted$"):
         answer(["sh", "-c", "echo You are not permitted >&2; exit 1"])
+    log = 'E1128 18:35:50.960558 20422 memcache.go:265] "Unhandled Error"'
+    with pytest.raises(EngineError, match=r": The connection to the server was refused$"):
+        answer(["sh", "-c", f"echo '{log}' >&2; echo The connection to the server was refused >&2; exit 1"])
+    with pytest.raises(EngineError, match="Unhandled Error"):
+        answer(["sh", "-c", f"echo '{log}' >&2; exit 1"])
     with pytest.raises(EngineError, match="no answer within"):
         answer(["sleep", "60"], limit_s=0.05)
     assert answer(["echo", "a"]) == "a\n"

@@ -107,7 +107,7 @@ def test_a_store_that_cannot_be_written_is_read(tmp_path: Path, monkeypatch: pyt
     assert [path.name for path in tmp_path.iterdir()] == ["records"], "nothing half done is left"
 
 
-def test_2000_results_of_16_processes_are_all_kept(
+def test_what_2000_writers_write_at_once_is_all_kept(
     tmp_path: Path, fresh_process: Callable[..., subprocess.CompletedProcess[str]]
 ) -> None:
     fresh_process(store_writers.write_all, new_python=True, STORE=str(tmp_path))

@@ -7,6 +7,7 @@ from dataclasses import replace
 from datetime import datetime, timezone
 from pathlib import Path
 
+from harness.fleet.files import LocalFiles
 from harness.fleet.links.newest import newest_verdict
 from harness.fleet.links.record import LinkRun, Report, keep
 from harness.fleet.links.schedule import schedule
@@ -33,7 +34,7 @@ def test_a_finding_holds_until_what_it_accuses_has_been_tested_again(tmp_path: P
             for name in each.members:
                 if name != silent:
                     made = Report(name, number, "wrong" if bad else "done", "1 of 4 values are wrong" if bad else "")
-                    keep(made, tmp_path / "links" / str(day) / name)
+                    keep(made, LocalFiles(tmp_path / "links" / str(day) / name))
         verdict, _ = newest_verdict(store, (), Judging())
         assert verdict is not None
         assert verdict.nodes == tuple(nodes), "the counts are those of the newest run"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import socket
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -127,6 +128,12 @@ def test_a_task_that_neither_begins_nor_ends_is_a_result(ray: FakeRay, tmp_path:
 def test_an_address_that_does_not_answer_is_one_clear_line(ray: FakeRay) -> None:
     with pytest.raises(UsageError, match=r"^--ray bad: Failed to connect to GCS at address second line$"):
         RayEngine("bad").machines()
+    with socket.socket() as unused:
+        unused.bind(("127.0.0.1", 0))
+        for prefix in ("", "ray://"):
+            address = f"{prefix}127.0.0.1:{unused.getsockname()[1]}"
+            with pytest.raises(UsageError, match=rf"^--ray {address}: Connection refused$"):
+                RayEngine(address).machines()
 
 
 def test_a_task_sends_the_record_or_says_why_there_is_none() -> None:

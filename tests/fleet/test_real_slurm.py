@@ -207,8 +207,9 @@ def test_between_nodes_one_that_is_wrong_and_one_that_dies_are_told_from_the_lin
     (slurm / "program.py").write_text(_LINKS, encoding="utf-8")
     engine, store = SlurmEngine(program=(sys.executable, str(slurm / "program.py"))), Store(tmp_path / "store")
     options = LinkOptions(sizes_bytes=(2**12,), port=random.randrange(20_000, 30_000), start_s=45.0, limit_s=_LIMIT_S)
-    folder, run = start_links(engine, options, store, datetime.now(timezone.utc))
-    said = list(carry_out_links(engine, options, folder, run, Judging()))
+    files, run = start_links(engine, options, store, datetime.now(timezone.utc))
+    folder = files.folder
+    said = list(carry_out_links(engine, options, files, run, Judging()))
     logs = [path.read_text(encoding="utf-8") for path in sorted(folder.glob("*/slurm.log"))]
     assert sorted(said)[:2] == ["n1: done", "n2: done"], logs
     verdict, bad = newest_verdict(store, (), Judging())

@@ -16,6 +16,7 @@ import simulated_fleet as simulated
 from fsspec.implementations.memory import MemoryFileSystem
 from fsspec.registry import known_implementations
 
+from harness.cli.fleet_options import folder_of
 from harness.errors import MissingExtra
 from harness.fleet import asked
 from harness.fleet.asked import FleetRun
@@ -23,10 +24,11 @@ from harness.fleet.engines.engine import Asked, Done, MachineRun
 from harness.fleet.files import LocalFiles, StoreError
 from harness.fleet.fleet import judge_store
 from harness.fleet.index import load
-from harness.fleet.links.record import LinkRun, Report, keep
-from harness.fleet.links.run import LinkOptions, start as start_links
+from harness.fleet.links.newest import newest_verdict
+from harness.fleet.links.record import LinkPlan, LinkRun, Report, keep
+from harness.fleet.links.run import LinkOptions, carry_out as carry_out_links, start as start_links
 from harness.fleet.links.schedule import schedule
-from harness.fleet.policy import Policy
+from harness.fleet.policy import Judging, Policy
 from harness.fleet.remote_files import RemoteFiles
 from harness.fleet.run import carry_out, resume, start
 from harness.fleet.store import Store
@@ -95,7 +97,7 @@ def test_the_same_files_give_the_same_verdict_at_a_url_as_in_a_folder(tmp_path: 
     save_run(simulated.plant(record(3), "stuck-bit", 2)[0], folder / "old")
     links = LinkRun(NOW.isoformat(), "hosts", ("a", "b", "c"), tuple(schedule("abc", 3, 0)))
     save_json(links, folder / "links" / "1", "links.json")
-    keep(Report("a", 1, "done"), folder / "links" / "1" / "a")
+    keep(Report("a", 1, "done"), LocalFiles(folder / "links" / "1" / "a"))
     (folder / "links" / "1" / "b").mkdir()
     for name, content in {
         "damaged.run.json": b"{",
@@ -225,18 +227,6 @@ def test_a_url_without_its_driver_is_one_line_that_names_the_package(monkeypatch
     assert Store("file:///nowhere").name == "/nowhere", "a folder needs no fsspec"
 
 
-class Unasked:
-    """An engine whose machines write to a folder, and that must not be asked for anything."""
-
-    name = "made up"
-    needs_folder = True
-
-    def machines(self) -> list[Asked]:
-        raise AssertionError("nothing may begin")
-
-    addresses = run = None
-
-
 class Bringing:
     """An engine that brings the records of three machines, of which one is not idle."""
 
@@ -281,12 +271,54 @@ def test_what_an_engine_brings_is_kept_at_a_url_as_soon_as_it_comes_and_a_run_is
     assert not Path("unused").exists()
 
 
-def test_machines_that_write_themselves_need_a_folder_and_nothing_begins() -> None:
-    store, engine = Store("memory://bucket/x"), Unasked()
-    for begin in (
-        lambda: start(engine, (), store, NOW),  # type: ignore[arg-type]
-        lambda: resume(engine, store),  # type: ignore[arg-type]
-        lambda: start_links(engine, LinkOptions(), store, NOW),  # type: ignore[arg-type]
-    ):
-        with pytest.raises(StoreError, match=r"^store memory://bucket/x: the machines write to a folder; "):
-            begin()
+def test_where_there_are_folders_those_in_the_store_are_made_and_the_store_is_not(
+    tmp_path: Path, fragile: type[Fragile]
+) -> None:
+    place = f"simplecache::file://{tmp_path}/store"
+    with pytest.raises(StoreError, match="No such file or directory"):
+        start(Bringing(), (), Store(place), NOW)
+    (tmp_path / "store").mkdir()
+    files, run = start(Bringing(), (), Store(place), NOW)
+    assert len(list(carry_out(Bringing(), MachineRun((), Path("unused"), 60.0), run, files))) == 2
+    assert judge_store(Store(place), Policy(), NOW).counts.proven == 2
+
+
+class Writing(Bringing):
+    """An engine whose machines write to a folder that they share."""
+
+    needs_folder = True
+
+    def run(self, machines: Sequence[str], work: MachineRun) -> Generator[Done, None, None]:
+        for name in machines:
+            save_run(record(int(name[-1])), work.folder / name)
+            if work.links:
+                for number in LinkPlan.unpacked(work.arguments[-1]).exchanges:
+                    keep(Report(name, number, "done"), LocalFiles(work.folder / name))
+            yield Done(name)
+
+    def addresses(self, machines: Sequence[str]) -> dict[str, str]:
+        return dict.fromkeys(machines, "127.0.0.1")
+
+
+def test_what_machines_write_to_a_shared_folder_comes_to_the_url(tmp_path: Path, fragile: type[Fragile]) -> None:
+    store, engine = Store("fragile://bucket/x"), Writing()
+    with pytest.raises(StoreError, match="the machines write to a folder; name one that they share with --shared"):
+        folder_of(engine, store.files, None)
+    files, run = start(engine, (), store, NOW)
+    folder = folder_of(engine, files, tmp_path)
+    assert folder == tmp_path / files.name.rpartition("/")[2]
+    # One machine has finished after nobody waited for it any more.
+    save_run(record(2), folder / "sim-0002")
+    done = [each.machine for each in carry_out(engine, MachineRun((), folder, 60.0), run, files)]
+    assert done == ["sim-0002", "sim-0001"]
+    assert judge_store(store, Policy(), NOW).counts.proven == 2
+    assert newest_verdict(store, (), Judging())[0] is None
+    files, links = start_links(engine, LinkOptions(), store, NOW)
+    folder = folder_of(engine, files, tmp_path)
+    assert list(carry_out_links(engine, LinkOptions(), files, links, Judging(), (), folder)) == [
+        "sim-0001: done",
+        "sim-0002: done",
+    ]
+    found = judge_store(store, Policy(), NOW).links
+    assert found is not None
+    assert (found.asked, found.measured, found.left_out) == (1, 1, (("away", "not idle"),))

@@ -41,12 +41,15 @@ def test_a_clean_machine_passes_and_says_what_it_rests_on(cards: tuple[Card, ...
     assert (outcome.verdict, outcome.findings) == (Verdict.PASS, ())
     assert outcome.exercised.values > 10_000
     assert set(outcome.exercised.devices) == {card.device for card in cards}
+    assert any("matmul float64" in said for said in outcome.scope)
+    if cards == cpus(2) and level is Level.QUICK:
+        assert outcome.figures == (), "rates of logical CPUs say nothing"
+        return
     rates = {figure.name: figure for figure in outcome.figures if figure.device == outcome.figures[0].device}
     assert rates["matmul float32"].value == pytest.approx(1000, rel=1e-6)
     assert rates["matmul float32"].unit == "GFLOP/s"
     assert rates["memory bandwidth"].value == pytest.approx(1000, rel=1e-6)
     assert rates["memory bandwidth"].unit == "GB/s"
-    assert any("matmul float64" in said for said in outcome.scope)
 
 
 @pytest.mark.parametrize("operation", ["matmul float64", "matmul float32", "matmul bfloat16", "convolution float32",
@@ -166,7 +169,7 @@ def test_a_core_that_is_slow_for_a_while_is_no_more_than_a_warning() -> None:
 
 
 def test_rates_of_logical_cpus_are_told_and_not_judged() -> None:
-    tenth = _run(NumpyMachine(cpus(4), facts=CPU_SOFTWARE, speed={"CPU:1": 0.1}))
+    tenth = _run(NumpyMachine(cpus(4), facts=CPU_SOFTWARE, speed={"CPU:1": 0.1}), Level.STANDARD)
     assert tenth.verdict is Verdict.PASS
     assert any("not judged: rates compared with the median of 4 logical CPUs" in each for each in tenth.scope)
     assert not any(each.startswith("rates judged against") for each in tenth.scope)

@@ -103,10 +103,11 @@ def test_tensorflows_kernels_are_within_their_bounds_and_their_rates_are_measure
         seen = told[level]
         assert seen["found"] == []
         assert seen["verdict"] in ("PASS", "WARN"), "a rate is a warning at most on CPUs"
-        assert seen["rates"]["matmul float32"] > 0
-        assert seen["rates"]["memory bandwidth"] > 0
         assert not any(said.startswith("no kernel") for said in seen["scope"]), seen["scope"]
         assert "CPU:0, CPU:1: no TF32, float32 products have full precision" in seen["scope"]
+    assert told["quick"]["rates"] == {}
+    assert min(told["standard"]["rates"].values()) > 0
+    assert {"memory bandwidth", "matmul float32"} <= set(told["standard"]["rates"])
     assert {"fft complex64", "sort float32", "convolution float32", "matmul bfloat16"} <= set(told["standard"]["rates"])
     shares = told["shares"]
     assert len(shares) >= 30

@@ -70,3 +70,43 @@ def test_devices_are_those_that_were_configured_unless_given(devices: Devices, m
     monkeypatch.setattr(of_verify, "current", lambda: None)
     with pytest.raises(UsageError, match=r"call harness\.configure first"):
         verify(everywhere)
+
+
+def test_a_program_that_raises_is_told_once_with_its_line(devices: Devices) -> None:
+    def step(x: Any) -> Any:
+        with tf.device(devices[1].name):
+            return x[:, :3] @ x
+
+    found = verify(step, inputs={"x": X}, devices=devices)
+    assert found.verdict is Verdict.UNKNOWN
+    assert found.reason.startswith("the program raised InvalidArgumentError: Matrix size-incompatible")
+    assert f"(test_without_reference.py:{step.__code__.co_firstlineno + 2}, eager)" in found.reason.replace(
+        "tests/judgement/", ""
+    )
+    assert found.reason.count("raised") == 1
+    missing = verify(step, devices=devices)
+    lacking = "missing 1 required positional argument: 'x' (eager)"
+    assert missing.reason == f"the program raised TypeError: {step.__qualname__}() {lacking}"
+
+
+def test_a_pass_says_that_no_value_was_compared(devices: Devices) -> None:
+    def work() -> None:
+        for device in devices:
+            with tf.device(device.name):
+                tf.matmul(X, X, transpose_b=True)
+
+    found = verify(work, devices=devices)
+    assert found.verdict is Verdict.PASS, found
+    assert "no value was compared" in found.reason
+    both = verify(work, lambda: work(), devices=devices)
+    assert both.verdict is Verdict.UNKNOWN
+    assert both.reason == "no value was compared, as the programs return none and update no variable"
+    kept = verify(
+        lambda x: tf.concat([_part(x, device.name) for device in devices], 0), inputs={"x": X}, devices=devices
+    )
+    assert "no value was compared" not in kept.reason
+
+
+def _part(x: Any, device: str) -> Any:
+    with tf.device(device):
+        return tf.tanh(x)

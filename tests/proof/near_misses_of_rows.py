@@ -110,3 +110,14 @@ miss(
     lambda x, w: tf.concat([_placed(p) for p in halves(x)[::-1]], 0),
     lambda x, w: _placed(x),
 )
+
+# What equals itself, and what does not.
+same(
+    "chosen by what equals itself", lambda x, w, e: tf.where(e(_numbers(x), _numbers(x)), x, -x), tf.equal, tf.not_equal
+)
+miss(
+    "chosen by what equals itself in another order",
+    lambda x, w: tf.where(_numbers(x) == _numbers(x)[::-1], x, -x),
+    lambda x, w: x,
+)
+miss("chosen for the other of two", lambda x, w: tf.where(True, x, w[:1]), lambda x, w: w[:1] + 0 * x)

@@ -337,3 +337,20 @@ def keras_training_step(devices: Any) -> Pair:
         return value
 
     return Pair(colocate_gradients(parallel), reference, {"x": array(8, 5), "y": array(8, 2)})
+
+
+@pair
+def recomputed_shards(devices: Any) -> Pair:
+    """What waits for the gradient before it computes again adds a zero that is chosen by a comparison."""
+    w = variable(4, 4)
+    model = lambda x: tf.tanh(x @ w)
+
+    def step(model: Any, shards: Any) -> Any:
+        with tf.GradientTape() as tape:
+            loss = tf.add_n([tf.reduce_sum(model(model(each))) for each in shards])
+        return loss, tape.gradient(loss, w)
+
+    def parallel(x: Any) -> Any:
+        return step(tf.recompute_grad(model), tf.split(x, len(devices)))
+
+    return Pair(parallel, lambda x: step(model, [x]), {"x": array(8, 4)})

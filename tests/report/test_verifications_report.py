@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -57,3 +58,20 @@ def test_what_cannot_be_reported_is_one_line(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     with pytest.raises(ReportError):
         write_report(found(Verdict.PASS), tmp_path / "file")
+
+
+def test_a_failure_has_ten_lines_at_most_whatever_its_findings_have() -> None:
+    long = Finding(
+        "value", "result", None, "1.0", "2.0\nin a program\nof lines", "rows are lost", next_step="keep them"
+    )
+    many = [replace(long, where=f"result[{number}]") for number in range(6)]
+    for findings in (many[:1], many[:3], many):
+        text = str(found(Verdict.FAIL, *findings))
+        assert len(text.splitlines()) <= 10, text
+        assert text.count("next: keep them") >= 1
+    assert "and 3 more findings" in str(found(Verdict.FAIL, *many))
+    assert "of lines" in "\n".join(found(Verdict.FAIL, *many).lines(everything=True))
+    evident = replace(long, found="2.0", follows=("one line", "another", "a third"))
+    told = found(Verdict.FAIL, *[replace(evident, where=f"result[{number}]") for number in range(6)])
+    assert len(str(told).splitlines()) <= 10, str(told)
+    assert "and 4 more findings" in str(told)

@@ -97,6 +97,23 @@ def test_the_step_is_found_by_name_or_by_what_it_does(tmp_path: Path, function: 
 
 
 @pytest.mark.usefixtures("devices")
+@pytest.mark.parametrize("function", ["", "step"])
+@pytest.mark.parametrize("made", ["tf.function(trainer.step)", "tf.function(jit_compile=False)(trainer.step)"])
+def test_a_step_that_a_call_of_tf_function_wraps_is_found_as_one_that_it_decorates(
+    tmp_path: Path, made: str, function: str
+) -> None:
+    script = TRAINING.replace("    @tf.function\n", "").replace(
+        "def prepared", "def main(trainer, x, step): step(x)\ndef prepared"
+    )
+    script = script.replace("trainer.step(tf.constant(x), decay=0.5)", f"main(trainer, tf.constant(x), {made})")
+    step = step_of(tmp_path, script, function)
+    assert step.name == "Trainer.step"
+    assert script.splitlines()[step.line - 1].strip().startswith("def step")
+    assert list(inputs_of(step)) == ["x"]
+    assert step.fn(*step.args).shape == ()
+
+
+@pytest.mark.usefixtures("devices")
 def test_the_object_of_a_step_outlives_the_function_that_made_it(tmp_path: Path) -> None:
     text = f"""{HEAD}
 class Trainer:
@@ -135,10 +152,11 @@ def test_a_program_that_writes_to_no_variable_is_checked_as_a_whole(tmp_path: Pa
     [
         (PREDICTION, "train", "defines no function train"),
         ("x = 3", "", "defines no function"),
+        ("\ndef step(x:\n    pass", "step", r"program.py:step: the script is no valid Python: line 2: "),
         (f"{HEAD}\ndef step(x):\n    return x\n", "step", "ended without calling step"),
         (f"{HEAD}\ndef step(x):\n    return x\nstep(1)\n", "", "no function of the script uses several devices"),
     ],
-    ids=["unknown name", "no function", "never called", "one device"],
+    ids=["unknown name", "no function", "no Python", "never called", "one device"],
 )
 def test_a_script_without_such_a_step_is_refused_in_one_line(
     tmp_path: Path, text: str, function: str, why: str

@@ -11,6 +11,8 @@ from harness.errors import UsageError
 from harness.report.printable import one_line, shortened
 
 _LIMIT_S = 60.0
+#: What kubectl writes to its log before it says what is wrong.
+_LOG = re.compile(r"[IWEF]\d{4} [\d:.]+ ")
 #: What a node may be called in a command: nothing that a tool takes for an option, a list or a pattern of nodes.
 _NODE = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9._-]{0,251}[A-Za-z0-9])?")
 
@@ -42,7 +44,8 @@ def answer(command: Sequence[str], limit_s: float = _LIMIT_S) -> str:
     except subprocess.TimeoutExpired as error:
         raise EngineError(command, f"no answer within {limit_s:g} s") from error
     if done.returncode:
-        said = next((line for line in (done.stderr or done.stdout).splitlines() if line.strip()), "")
+        lines = [line for line in (done.stderr or done.stdout).splitlines() if line.strip()]
+        said = next((line for line in lines if not _LOG.match(line)), lines[0] if lines else "")
         raise EngineError(command, shortened(said, 300) or f"exit code {done.returncode}")
     return done.stdout
 

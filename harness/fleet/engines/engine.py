@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Generator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
 from harness.report.storage import RUN_FILE
+
+#: The harness of this environment, which machines have too.
+HERE = (sys.executable, "-m", "harness")
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,6 +37,8 @@ class MachineRun:
     command: tuple[str, ...] = ("validate",)
     #: The file in the folder of a machine that says that it has finished.
     result: str = RUN_FILE
+    #: Whether the machines only exchange data with each other. Then no GPU is used.
+    links: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -23,7 +23,7 @@ class Kubernetes:
         """Return all nodes by name. A node that is cordoned, or has a taint against scheduling, is out of service."""
         try:
             items: list[dict[str, Any]] = json.loads(answer(_NODES))["items"]
-            return {state.name: state for state in map(_state, items)}
+            return {state.name: state for state in map(node_state, items)}
         except (ValueError, KeyError, TypeError) as error:
             raise EngineError(_NODES, "an answer that is not a list of nodes") from error
 
@@ -44,7 +44,8 @@ class Kubernetes:
         ]
 
 
-def _state(node: dict[str, Any]) -> NodeState:
+def node_state(node: dict[str, Any]) -> NodeState:
+    """Return the state of a node, as kubectl writes it in JSON."""
     metadata, spec = node["metadata"], node.get("spec", {})
     taints = [taint for taint in spec.get("taints") or [] if taint.get("effect") in ("NoSchedule", "NoExecute")]
     own = any(taint.get("key") == KEY for taint in taints)

@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import contextlib
-import sys
+import re
+import socket
 import time
 from collections.abc import Generator, Sequence
 from typing import Any
 
 from harness.errors import UsageError
-from harness.fleet.engines.engine import Asked, Done, MachineRun
+from harness.fleet.engines.engine import HERE, Asked, Done, MachineRun
 from harness.report.printable import shortened
 
 _POLL_S = 1.0
+#: How long the address of a cluster may take to answer, in seconds.
+_ANSWER_S = 10.0
+_HOST_AND_PORT = re.compile(r"(?:ray://)?([^:/]+):(\d{1,5})")
 #: How long a task may wait for the GPUs of its node, in seconds.
 _WAIT_S = 120.0
 #: How much longer than its command a task may take, in seconds.
@@ -25,9 +29,7 @@ class RayEngine:
     name = "ray"
     needs_folder = False
 
-    def __init__(
-        self, address: str, wait_s: float = _WAIT_S, program: Sequence[str] = (sys.executable, "-m", "harness")
-    ) -> None:
+    def __init__(self, address: str, wait_s: float = _WAIT_S, program: Sequence[str] = HERE) -> None:
         self.address, self.wait_s, self.program = address, wait_s, tuple(program)
         self._nodes: dict[str, Any] = {}
 
@@ -54,6 +56,12 @@ class RayEngine:
     def _connect(self) -> None:
         import ray
 
+        # Ray itself tries for minutes, and says so in its own lines.
+        if found := _HOST_AND_PORT.fullmatch(self.address):
+            try:
+                socket.create_connection((found[1], int(found[2])), _ANSWER_S).close()
+            except OSError as error:
+                raise UsageError(f"--ray {self.address}: {error.strerror or error}") from error
         try:
             ray.init(address=self.address, log_to_driver=False, configure_logging=False)
         except Exception as error:
@@ -73,7 +81,8 @@ class RayEngine:
         for machine in machines:
             node = self._nodes[machine]
             strategy = NodeAffinitySchedulingStrategy(node_id=node["NodeID"], soft=False)
-            options = {"scheduling_strategy": strategy, "num_gpus": node["Resources"].get("GPU", 0)}
+            gpus = 0 if work.links else node["Resources"].get("GPU", 0)
+            options = {"scheduling_strategy": strategy, "num_gpus": gpus}
             pending[task.options(**options).remote(command, machine, work.limit_s)] = machine
         deadline = time.monotonic() + self.wait_s + work.limit_s + _GRACE_S
         try:

@@ -10,14 +10,13 @@ import contextlib
 import os
 import re
 import shlex
-import sys
 import time
 from collections.abc import Generator, Sequence
 from pathlib import Path
 
 from harness.errors import ReportError, UsageError
 from harness.fleet.engines.command import EngineError, answer, is_node
-from harness.fleet.engines.engine import Asked, Done, MachineRun
+from harness.fleet.engines.engine import HERE, Asked, Done, MachineRun
 from harness.fleet.engines.slurm_nodes import Slurm
 from harness.fleet.store import plain_name
 from harness.report.printable import shortened
@@ -53,7 +52,7 @@ class SlurmEngine:
         options: Sequence[str] = (),
         nodes: Sequence[str] = (),
         wait_s: float = _WAIT_S,
-        program: Sequence[str] = (sys.executable, "-m", "harness"),
+        program: Sequence[str] = HERE,
     ) -> None:
         self.options, self.nodes, self.wait_s, self.program = tuple(options), tuple(nodes), wait_s, tuple(program)
 

@@ -15,7 +15,7 @@ import socket
 import sys
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from multiprocessing.connection import Connection
 from typing import Any, TypeGuard
 
@@ -72,9 +72,9 @@ class Meeting:
             self._accept()
             for name in missing if self.all_started else ():
                 silent[name] += not self._is_there(name)
-            gone = [name for name in missing if silent[name] >= _TRIES]
-            if gone or time.monotonic() > deadline:
-                missing = gone or [name for name in missing if (number, name) not in self.called]
+            missing = [name for name in missing if (number, name) not in self.called]
+            # Whoever is there will call, and must learn who is missing. Otherwise it would report this node instead.
+            if all(silent[name] >= _TRIES for name in missing) or time.monotonic() > deadline:
                 break
         ports = (port, *(self.called[number, name][1] for name in others if (number, name) in self.called))
         for name in others:
@@ -151,7 +151,7 @@ def take_part(plan: LinkPlan, node: str, rack: str | None, keep: Callable[[Repor
         meeting = Meeting(plan, node, listening)
         own = [number for number, each in plan.exchanges.items() if node in each.members]
         for number in sorted(own, key=lambda number: plan.exchanges[number].round):
-            keep(_one(meeting, number, rack, lingering))
+            keep(replace(_one(meeting, number, rack, lingering), attempt=plan.exchanges[number].attempt))
     for process in lingering:
         process.join(2 * _LINGER_S)
 

@@ -79,24 +79,24 @@ def judge_links(
         by_number[report.number][report.node] = report
         if report.rack:
             known[report.node] = report.rack
-    began = {(name, exchanges[number].stage) for number, own in by_number.items() for name in own}
-    gone = {(each.machine, each.stage) for each in lost}
+    when = [(each.stage, each.attempt) for each in exchanges]
+    began = {(name, when[number]) for number, own in by_number.items() for name in own}
+    gone = {(each.machine, (each.stage, each.attempt)) for each in lost}
     tests: list[_Test] = []
     unmeasured: Counter[str] = Counter()
     measured = 0
     for number, exchange in enumerate(exchanges):
-        if any((name, exchange.stage) in gone - began for name in exchange.members):
+        if any((name, when[number]) in gone - began for name in exchange.members):
             unmeasured["a machine took no part"] += 1
             continue
-        dead = frozenset(name for name in exchange.members if (name, exchange.stage) in gone)
+        dead = frozenset(name for name in exchange.members if (name, when[number]) in gone)
         test, why = _test(number, exchange, by_number[number], known, dead)
         tests += [test] if test is not None else []
         unmeasured[why] += bool(why)
         measured += not why
     usual, compared, too_few = _find_slow(tests, judging)
     notes: list[str] = []
-    stages = {each.exchange.stage for each in tests if each.exchange.control}
-    for stage in sorted(stages):
+    for stage in sorted({each.exchange.stage for each in tests if each.exchange.control}):
         controls = [each for each in tests if each.exchange.control and each.exchange.stage == stage]
         if 2 * sum("slow" in each.bad for each in controls) >= len(controls):
             for each in tests:

@@ -10,17 +10,18 @@ import binascii
 import json
 import math
 import zlib
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Literal
 
 from harness.errors import UsageError
+from harness.fleet.files import Files
 from harness.fleet.links.schedule import Exchange
 from harness.fleet.seen import LONGEST, parse_time
 from harness.fleet.store import LeftOut, Store, parsed, plain_name
 from harness.report.printable import shortened
-from harness.report.storage import save_json
+from harness.report.storage import json_text
 from harness.runner.messages import plain
 from harness.stored import parse_versioned
 
@@ -28,7 +29,7 @@ LINKS_FILE = "links.json"
 #: The folder of these runs in a store.
 LINKS = "links"
 SCHEMA_VERSION = 1
-_SUFFIX = ".exchange.json"
+SUFFIX = ".exchange.json"
 #: No plan is larger, unpacked.
 _MOST_BYTES = 16 * 2**20
 
@@ -99,6 +100,8 @@ class Report:
     missing: tuple[str, ...] = ()
     timings: tuple[Timing, ...] = ()
     rack: str | None = None
+    #: That of the exchange. What an earlier attempt said does not count.
+    attempt: int = 0
     schema_version: int = SCHEMA_VERSION
 
 
@@ -109,6 +112,7 @@ class Lost:
     machine: str
     why: str
     stage: int = 0
+    attempt: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,9 +129,14 @@ class LinkRun:
     schema_version: int = SCHEMA_VERSION
 
 
-def keep(report: Report, folder: Path) -> None:
-    """Write a report into the folder of its node."""
-    save_json(report, folder, f"{report.number:05}{_SUFFIX}")
+def keep(report: Report, files: Files) -> None:
+    """Write a report among the files of its node."""
+    files.write(f"{report.number:05}{SUFFIX}", json_text(report) + "\n")
+
+
+def save(run: LinkRun, files: Files) -> None:
+    """Write ``links.json`` of a run, whose files these are."""
+    files.write(LINKS_FILE, json_text(run) + "\n")
 
 
 def parse_report(text: str, node: str, exchanges: Sequence[Exchange]) -> Report:
@@ -145,25 +154,31 @@ def _report(content: object, node: str, exchanges: Sequence[Exchange]) -> Report
     missing = tuple(name for name in own if name in made.missing)
     why = shortened(made.why, LONGEST)
     rack = shortened(made.rack, 100) if made.rack else None
-    return Report(node, made.number, made.state, why, missing, made.timings[:16], rack)
+    return Report(node, made.number, made.state, why, missing, made.timings[:16], rack, made.attempt)
 
 
 def reports_of(store: Store, run: LinkRun, prefix: str = "") -> tuple[list[Report], list[LeftOut]]:
-    """Read all reports of a run, whose folder is ``prefix``. What is none is named."""
+    """Read all reports of a run, whose folder is ``prefix``, of each exchange the last attempt. Name what is none."""
     made: list[Report] = []
     bad: list[LeftOut] = []
     members = {plain_name(name): name for each in run.exchanges for name in each.members}
     nodes = {
         path: members[folder]
-        for path in store.files.names(f"{prefix}*/*{_SUFFIX}")
+        for path in store.files.names(f"{prefix}*/*{SUFFIX}")
         if (folder := path.removeprefix(prefix).partition("/")[0]) in members
     }
     for report in store.made(list(nodes), lambda path, content: _report(content, nodes[path], run.exchanges)):
         if isinstance(report, LeftOut):
             bad.append(report)
-        else:
+        elif report.attempt == run.exchanges[report.number].attempt:
             made.append(report)
     return made, bad
+
+
+def measured(run: LinkRun, reports: Iterable[Report]) -> set[int]:
+    """Return the exchanges, by number, that all members took part in."""
+    took = Counter(each.number for each in reports if each.state != "failed")
+    return {number for number, each in enumerate(run.exchanges) if took[number] == len(each.members)}
 
 
 def _run(content: object) -> LinkRun:

@@ -4,23 +4,27 @@ from __future__ import annotations
 
 import contextlib
 import secrets
-from collections.abc import Generator, Iterable, Sequence
+from collections.abc import Generator, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from pathlib import Path
 
 from harness.errors import UsageError
 from harness.fleet.engines.engine import Done, Engine, MachineRun
+from harness.fleet.files import Files, LocalFiles
 from harness.fleet.links.judge import judge_links
 from harness.fleet.links.record import (
     LINKS,
-    LINKS_FILE,
+    SUFFIX,
     LinkPlan,
     LinkRun,
     Lost,
     keep,
+    measured,
     parse_report,
     reports_of,
+    runs_of,
+    save,
 )
 from harness.fleet.links.schedule import Exchange, schedule
 from harness.fleet.policy import Judging
@@ -28,7 +32,6 @@ from harness.fleet.run import kept_in, new_folder
 from harness.fleet.seen import Seen
 from harness.fleet.store import Store, plain_name
 from harness.plural import plural
-from harness.report.storage import save_json
 
 #: The command that runs on each node, hidden from people.
 COMMAND = ("fleet", "exchange")
@@ -54,13 +57,11 @@ class LinkOptions:
     limit_s: float = 60.0
 
 
-def start(engine: Engine, options: LinkOptions, store: Store, now: datetime) -> tuple[Path, LinkRun]:
-    """Ask the engine for its machines, and make the folder of a new run.
+def start(engine: Engine, options: LinkOptions, store: Store, now: datetime) -> tuple[Files, LinkRun]:
+    """Ask the engine for its machines, and make a new run, with its files.
 
-    Raise UsageError for fewer than two machines, for more than there are ports or a command can name, and for a store
-    that is not a folder.
+    Raise UsageError for fewer than two machines, and for more than there are ports or a command can name.
     """
-    _ = store.folder
     found = engine.machines()
     ready = [each.name for each in found if not each.why_not]
     left = tuple(Lost(each.name, each.why_not) for each in found if each.why_not)
@@ -79,49 +80,101 @@ def start(engine: Engine, options: LinkOptions, store: Store, now: datetime) -> 
             f"{plural(len(ready), 'machine')}: their exchanges do not fit into a command; give fewer --rounds, or "
             "fewer machines, such as a few racks at a time"
         )
-    folder = store.folder / new_folder(store, now, LINKS)
+    files = store.files.below(new_folder(store, now, LINKS))
     run = LinkRun(now.isoformat(timespec="seconds"), engine.name, asked, exchanges, left)
-    save_json(run, folder, LINKS_FILE)
-    return folder, run
+    save(run, files)
+    return files, run
+
+
+def resume(engine: Engine, store: Store) -> tuple[Files, LinkRun]:
+    """Return the newest run of a store, to be continued with the exchanges that were not measured.
+
+    The engine is asked for its machines again. Raise UsageError if the newest run was not interrupted.
+    """
+    found, _ = runs_of(store)
+    if not found or found[0][1].complete:
+        raise UsageError(f"store {store.name}: no exchanges that were interrupted")
+    prefix, run = found[0]
+    files = store.files.below(prefix.rstrip("/"))
+    done = measured(run, reports_of(Store(files), run)[0])
+    stage = max(each.stage for each in run.exchanges)
+    attempt = 1 + max(each.attempt for each in run.exchanges if each.stage == stage)
+    exchanges = tuple(
+        replace(each, attempt=attempt) if each.stage == stage and number not in done else each
+        for number, each in enumerate(run.exchanges)
+    )
+    members = {name for each in exchanges if each.attempt == attempt for name in each.members}
+    ready = {each.name: each.why_not for each in engine.machines()}
+    why = {name: ready.get(name, "unknown to the engine now") for name in run.asked if name in members}
+    lost = [each for each in run.lost if each.stage < stage or each.machine not in members]
+    lost += [Lost(name, each, stage, attempt) for name, each in why.items() if each]
+    return files, replace(run, exchanges=exchanges, lost=tuple(lost))
 
 
 def carry_out(
-    engine: Engine, options: LinkOptions, folder: Path, run: LinkRun, judging: Judging, runs: Sequence[Seen] = ()
+    engine: Engine,
+    options: LinkOptions,
+    files: Files,
+    run: LinkRun,
+    judging: Judging,
+    runs: Sequence[Seen] = (),
+    folder: Path | None = None,
 ) -> Generator[str, None, None]:
-    """Run all exchanges, do again what looks bad, and yield what happens as lines. ``runs`` tell racks."""
-    begin = 0
-    for stage in range(1 + _STAGES):
-        with kept_in(folder), contextlib.closing(_stage(engine, options, folder, run, begin, stage)) as outcomes:
-            for machine, why in outcomes:
-                if why:
-                    run = replace(run, lost=(*run.lost, Lost(machine, why, stage)))
-                    save_json(run, folder, LINKS_FILE)
-                yield f"{machine}: {why or 'done'}"
-        begin = len(run.exchanges)
-        again = _again(folder, run, runs, judging) if stage < _STAGES else ()
+    """Run all exchanges that are not measured, do again what looks bad, and yield what happens as lines.
+
+    ``runs`` tell racks. ``folder`` is where the machines write, if the engine needs one: by default that of ``files``.
+    """
+    folder = folder or (files.folder if engine.needs_folder else Path())
+    racks = {seen.host: seen.rack for seen in runs if seen.rack}
+    for stage in range(max(each.stage for each in run.exchanges), 1 + _STAGES):
+        save(run, files)
+        own = _left(run, files, stage)
+        with kept_in(files.name), contextlib.closing(_stage(engine, options, files, folder, run, own)) as outcomes:
+            for lost in outcomes:
+                if lost.why:
+                    run = replace(run, lost=(*run.lost, lost))
+                    save(run, files)
+                yield f"{lost.machine}: {lost.why or 'done'}"
+        again: tuple[Exchange, ...] = ()
+        if stage < _STAGES:
+            again = judge_links(run.exchanges, reports_of(Store(files), run)[0], racks, judging, run.lost).again
         if not again:
             break
         run = replace(run, exchanges=(*run.exchanges, *again))
-        save_json(run, folder, LINKS_FILE)
         yield f"doing again what looks bad, beside sound machines: {plural(len(again), 'exchange')}"
-    save_json(replace(run, complete=True), folder, LINKS_FILE)
+    save(replace(run, complete=True), files)
+
+
+def _left(run: LinkRun, files: Files, stage: int) -> dict[int, Exchange]:
+    """Return the exchanges of a stage that are not measured yet, and whose members are all ready."""
+    done = measured(run, reports_of(Store(files), run)[0])
+    away = {(each.machine, each.stage, each.attempt) for each in run.lost}
+    return {
+        number: each
+        for number, each in enumerate(run.exchanges)
+        if each.stage == stage and number not in done
+        if not any((name, stage, each.attempt) in away for name in each.members)
+    }
 
 
 def _stage(
-    engine: Engine, options: LinkOptions, folder: Path, run: LinkRun, begin: int, stage: int
-) -> Generator[tuple[str, str], None, None]:
-    own = dict(list(enumerate(run.exchanges))[begin:])
+    engine: Engine, options: LinkOptions, files: Files, folder: Path, run: LinkRun, own: dict[int, Exchange]
+) -> Generator[Lost, None, None]:
+    """Run exchanges, and yield each machine with why it did not come to its end, if it did not."""
+    if not own:
+        return
     first = min(each.round for each in own.values())
     exchanges = {number: replace(each, round=each.round - first) for number, each in own.items()}
     plan = _plan(engine, options, run.asked, exchanges)
     names = list(plan.nodes)
-    finished = f"finished-{stage}.json"
-    work = MachineRun(
-        ("--finished", finished, plan.packed()), folder, plan.longest_s + _GRACE_S, len(names), COMMAND, finished
-    )
+    stage, attempt = max((each.stage, each.attempt) for each in own.values())
+    finished = f"finished-{stage}-{attempt}.json"
+    arguments = ("--finished", finished, plan.packed())
+    work = MachineRun(arguments, folder, plan.longest_s + _GRACE_S, len(names), COMMAND, finished, links=True)
     with contextlib.closing(engine.run(names, work)) as results:
         for done in results:
-            yield done.machine, _kept(done, folder, run.exchanges, exchanges)
+            why = _kept(done, files.below(plain_name(done.machine)), folder, run.exchanges, exchanges)
+            yield Lost(done.machine, why, stage, attempt)
 
 
 def _plan(engine: Engine, options: LinkOptions, asked: Sequence[str], exchanges: dict[int, Exchange]) -> LinkPlan:
@@ -132,27 +185,29 @@ def _plan(engine: Engine, options: LinkOptions, asked: Sequence[str], exchanges:
     return LinkPlan(secrets.token_hex(8), nodes, exchanges, options.sizes_bytes, options.start_s, options.limit_s)
 
 
-def _kept(done: Done, folder: Path, everything: tuple[Exchange, ...], own: dict[int, Exchange]) -> str:
-    """Keep the reports that an engine carries as text, and say why the machine did not come to its end."""
-    place = folder / plain_name(done.machine)
-    if done.text is None:
-        return done.why
-    reported, bad = set[int](), ""
-    for line in done.text.splitlines():
-        if line.startswith("{"):
-            try:
-                report = parse_report(line, done.machine, everything)
-            except ValueError as error:
-                bad = f"sent a report that is none: {error}"
-                continue
-            keep(report, place)
-            reported.add(report.number)
+def _kept(done: Done, files: Files, folder: Path, everything: tuple[Exchange, ...], own: dict[int, Exchange]) -> str:
+    """Keep the reports of a machine, and say why it did not come to its end.
+
+    An engine carries them as text, or they are in the folder that the machines write to.
+    """
+    place = LocalFiles(folder / plain_name(done.machine))
     wanted = {number for number, each in own.items() if done.machine in each.members}
+    if done.text is not None:
+        texts: list[str | ValueError] = [line for line in done.text.splitlines() if line.startswith("{")]
+    elif files == place:
+        return done.why
+    else:
+        texts = list(place.texts(place.names(f"*{SUFFIX}")))
+    reported, bad = set[int](), ""
+    for text in texts:
+        try:
+            if isinstance(text, ValueError):
+                raise text
+            report = parse_report(text, done.machine, everything)
+        except ValueError as error:
+            bad = f"sent a report that is none: {error}"
+            continue
+        if report.attempt == everything[report.number].attempt:
+            keep(report, files)
+            reported.add(report.number)
     return done.why or bad or ("" if wanted <= reported else "ended before its last exchange")
-
-
-def _again(folder: Path, run: LinkRun, runs: Iterable[Seen], judging: Judging) -> tuple[Exchange, ...]:
-    """Return what to do again, by what is in the folder of a run so far."""
-    reports, _ = reports_of(Store(folder), run)
-    racks = {seen.host: seen.rack for seen in runs if seen.rack}
-    return judge_links(run.exchanges, reports, racks, judging, run.lost).again

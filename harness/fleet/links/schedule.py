@@ -22,6 +22,8 @@ class Exchange:
     stage: int = 0
     #: Whether two sound nodes show what is usual beside those that are done again.
     control: bool = False
+    #: 1 and more where an interrupted run was resumed before this exchange was measured.
+    attempt: int = 0
 
     @property
     def is_pair(self) -> bool:

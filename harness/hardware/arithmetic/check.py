@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from harness.checking.check import Check, CheckContext
+from harness.checking.check import Check, CheckContext, Level
 from harness.hardware.account import Account, on_machine
 from harness.hardware.arithmetic.bounds import coarse_as_tf32
 from harness.hardware.arithmetic.judge import Ran, judge_alike, judge_card
@@ -91,7 +91,14 @@ class _Course:
                 self.names.append(name)
 
     def _measure_rates(self) -> None:
-        """Time larger operations. Their last result must have the bits of the first."""
+        """Time larger operations. Their last result must have the bits of the first.
+
+        At the level ``quick`` not where the devices share the threads of this process: such rates say nothing, but
+        where they are compared with earlier ones.
+        """
+        context = self.context
+        if context.level is Level.QUICK and not context.history and all(card.shares_threads for card in self.cards):
+            return
         on_gpu = not all(card.on_host for card in self.cards)
         room = max((each for card in self.cards if (each := self.machine.free_bytes(card.label))), default=None)
         for number, trial in enumerate(self._variants(rates_of(self.context.level, on_gpu, room))):

@@ -20,7 +20,7 @@ from harness.hardware.sustained_load.judge import (
     settings_of,
     silent_sensors,
 )
-from harness.hardware.sustained_load.measure import LOAD_S, Load, matrices, product, side_for, side_that_fits, work
+from harness.hardware.sustained_load.measure import Load, load_s, matrices, product, side_for, side_that_fits, work
 from harness.hardware.tensor_float import may_use
 from harness.plural import plural
 from harness.records import CheckResult, Figure, Quantity
@@ -46,7 +46,7 @@ def _check(machine: Machine, account: Account, context: CheckContext) -> str:
         [*cards, *(f"index {at}" for at in range(len(cards)))], f"{figure} of side {side:,}, under load"
     )
     account.found(*computing_findings(blame_computing(trials), cards, details))
-    length = LOAD_S[context.level]
+    length = load_s(context.level, machine.cards)
     account.scope.append(
         f"{figure} of {side:,} x {side:,} on {plural(len(loads), 'device')} at once for {length:.0f} s"
     )

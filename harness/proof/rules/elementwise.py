@@ -15,7 +15,7 @@ from harness.proof.terms import FLOATS, Form, Poly, broadcast_shape
 #: Defined for all real arguments.
 _TOTAL = """
     Relu Relu6 Elu Selu LeakyRelu Softplus Softsign Sigmoid Tanh Exp Expm1 Abs Sign Floor Ceil Round Rint Erf Erfc Sin
-    Cos Atan Sinh Cosh Asinh LogicalNot LogicalAnd LogicalOr Equal NotEqual Less LessEqual Greater GreaterEqual SelectV2
+    Cos Atan Sinh Cosh Asinh LogicalNot LogicalAnd LogicalOr Less LessEqual Greater GreaterEqual
     IsNan IsInf IsFinite Invert BitwiseAnd BitwiseOr BitwiseXor
 """.split()
 _PARTLY = """
@@ -126,6 +126,20 @@ def _reciprocal_grad(ev: Evaluation, op: Any, y: Poly, g: Poly) -> Poly:
     return ev.alg.scale(ev.alg.mul(g, ev.alg.mul(y, y)), -1)
 
 
+def _compare(ev: Evaluation, op: Any, x: Poly, y: Poly) -> Poly:
+    if x is not y or is_float(x):  # NaN differs from itself
+        return ev.by_elements(op, [x, y], Elementwise(total=True))
+    return ev.alg.broadcast(ev.alg.const(np.array(op.type == "Equal")), x.shape)
+
+
+def _select(ev: Evaluation, op: Any, condition: Poly, x: Poly, y: Poly) -> Poly:
+    value = ev.alg.value(condition)
+    if value is None or not value.size or value.dtype != bool or value.any() != value.all():
+        return ev.by_elements(op, [condition, x, y], Elementwise(total=True))
+    shape = broadcast_shape(condition.shape, broadcast_shape(x.shape, y.shape))
+    return ev.alg.broadcast(x if value.all() else y, shape)
+
+
 def _cast(ev: Evaluation, op: Any, x: Poly) -> Poly:
     to = op.outputs[0].dtype.base_dtype.name
     if to == x.dtype:
@@ -185,4 +199,7 @@ RULES: dict[str, Entry] = {
     "ReciprocalGrad": _reciprocal_grad,
     "InvGrad": _reciprocal_grad,
     "Cast": _cast,
+    "Equal": _compare,
+    "NotEqual": _compare,
+    "SelectV2": _select,
 }

@@ -18,7 +18,7 @@ class Memory:
     The unit is bytes. On GPUs and software GPUs the figures are those of TensorFlow's allocator. Logical CPUs share the
     memory of their process: for them, TensorFlow's profiler records what the ops of the process allocate.
 
-    Example:
+    Examples:
         >>> memory = harness.Memory(harness.configure("softgpu:2"))
         >>> memory.reset()
         >>> loss = step(x)

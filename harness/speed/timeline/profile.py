@@ -45,7 +45,7 @@ def profile(
         EvidenceError: the program could not be recorded or profiled; another profiler may be running.
         Exception: what ``program`` raises, unchanged.
 
-    Example:
+    Examples:
         >>> found = harness.profile(step, x, devices=harness.configure("cpu:2"), calls=3)
         >>> found.calls
         3
