@@ -8,6 +8,7 @@ from math import prod, sqrt
 
 from harness._tensorflow import CollectedGraph
 from harness.evidence.op_types import written_type
+from harness.evidence.passes import passes
 from harness.evidence.placed import user_path
 from harness.evidence.sizes import Shape, imported, shape_of
 from harness.evidence.userops import UserOp
@@ -79,6 +80,7 @@ def work_of(
 ) -> dict[str, float]:
     """The work of the ops of one executed function; arguments as for ``sizes.transfers_of``.
 
+    An op in a loop works in each pass.
     What the optimizer took away counts as an op on each element of the largest tensor that it would have read.
     """
     whole = imported(graph.after, shapes)
@@ -86,9 +88,11 @@ def work_of(
         return {}
     found: dict[str, float] = {}
     made: dict[str, Shape] = {}
+    times = passes(graph.after)
     for op in whole.get_operations():
         path, outputs = user_path(op.name), [shape_of(tensor) for tensor in op.outputs]
-        found[f"{name}/{path}"] = estimate(written_type(op.type), map(shape_of, op.inputs), outputs)
+        once = estimate(written_type(op.type), map(shape_of, op.inputs), outputs)
+        found[f"{name}/{path}"] = once * times.get(op.name, 1)
         if outputs:
             made[path] = outputs[0]
     for each in written:
