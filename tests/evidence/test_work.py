@@ -59,7 +59,6 @@ def test_an_op_in_a_loop_works_in_each_pass_and_its_gradient_too() -> None:
     def times(number: int, x: tf.Tensor) -> tf.Tensor:
         return tf.while_loop(lambda t, _: t < number, lambda t, h: (t + 1, tf.matmul(h, w)), (0, x))[1]
 
-    @tf.function
     def step(x: tf.Tensor) -> list[tf.Tensor]:
         with tf.GradientTape() as tape:
             six = tf.reduce_sum(times(6, x))
@@ -68,7 +67,7 @@ def test_an_op_in_a_loop_works_in_each_pass_and_its_gradient_too() -> None:
         until = tf.while_loop(lambda h: tf.reduce_sum(h) < 9.0, lambda h: (tf.matmul(h, w),), (x,))[0]
         return [tape.gradient(six, w), nested, scanned, until]
 
-    found = trace(step, tf.ones((4, 8)))
+    found = trace(tf.function(step), tf.ones((4, 8)))
     once = 2 * 4 * 8 * 8
     products = [op for op in found.ops if op.type == "MatMul"]
     assert all(found.shapes[op.name][0] in ((4, 8), (8, 8)) for op in products)
