@@ -74,3 +74,15 @@ def test_an_op_in_a_loop_works_in_each_pass_and_its_gradient_too() -> None:
     forward = sorted(found.work[op.name] / once for op in products if op.role == "forward")
     assert forward == [1, 5, 6, 12]
     assert [found.work[op.name] / once for op in products if op.role == "gradient"] == [6, 6]
+
+
+def test_a_layer_computes_as_much_in_a_graph_which_fuses_it_as_in_eager_code() -> None:
+    w, bias = tf.Variable(tf.ones((24, 96))), tf.Variable(tf.ones(96))
+
+    def layer(x: tf.Tensor) -> tf.Tensor:
+        return tf.nn.relu(tf.nn.bias_add(tf.matmul(x, w), bias))
+
+    for step in (layer, tf.function(layer)):
+        found = trace(step, tf.ones((32, 24)))
+        work = {op.type: found.work[op.name] for op in found.ops if op.type in ("MatMul", "BiasAdd", "Relu")}
+        assert work == {"MatMul": 2 * 32 * 24 * 96, "BiasAdd": 32 * 96, "Relu": 32 * 96}

@@ -126,6 +126,25 @@ def loop_on_the_joined_codes(devices: Devices, wrong: bool) -> Case:
     return program, {"x": sample(4 * len(devices), _UNITS)}, weights
 
 
+def decoder_on_the_joined_codes(devices: Devices, wrong: bool) -> Case:
+    """A graph fuses each layer with what follows on it; the decoder, in no scope, has most of the work all the same."""
+    layers = [(w, _variable(_UNITS, seed=seed)) for seed, w in enumerate(_layers(5))]
+
+    def applied(x: Any, some: list[Any]) -> Any:
+        for w, bias in some:
+            x = tf.nn.relu(tf.nn.bias_add(x @ w, bias))
+        return x
+
+    def program(x: Any) -> Any:
+        codes = []
+        for device, rows in zip(devices, tf.split(x, len(devices)), strict=True):
+            with tf.device(device.name):
+                codes.append(applied(rows, layers[: 2 if wrong else 5]))
+        return applied(tf.concat(codes, 0), layers[2:]) if wrong else tf.concat(codes, 0)
+
+    return program, {"x": sample(4 * len(devices), _UNITS)}, [each for pair in layers for each in pair]
+
+
 def loop_after_a_lookup(devices: Devices, wrong: bool) -> Case:
     """A lookup runs at its table, which costs nothing beside the loop that follows on the shard's device."""
     table, (w, u, out) = _variable(40, _UNITS), _layers(3)
@@ -157,6 +176,7 @@ def loop_after_a_lookup(devices: Devices, wrong: bool) -> Case:
         second_input_where_the_losses_meet,
         rows_of_the_second_layer,
         loop_on_the_joined_codes,
+        decoder_on_the_joined_codes,
         loop_after_a_lookup,
     ],
 )
