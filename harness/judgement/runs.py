@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import nullcontext
+from contextlib import ExitStack, contextmanager, nullcontext
 from dataclasses import dataclass, field
 from itertools import chain
 from typing import Any, Literal
@@ -42,8 +42,9 @@ class Result:
 class Program:
     """A callable over ``**inputs`` with the sources that gradients are taken for.
 
-    ``scope`` is the device that the whole run is put on, or ``None`` to leave placement to the callable. ``upstream``
-    gives, for a result and its number, what is sent back to it in the place of the :func:`projection`.
+    ``scope`` is the device that the whole run is put on, as far as the device has kernels, or ``None`` to leave
+    placement to the callable. ``upstream`` gives, for a result and its number, what is sent back to it in the place of
+    the :func:`projection`.
     """
 
     fn: Callable[..., Any]
@@ -60,7 +61,13 @@ class Program:
         """The callable to run in this mode; it takes the leaves of the inputs and returns tensors."""
         if mode == "eager":
             return self.step
-        return lambda *tensors: self.function(mode)(*tensors, tf.constant(1.0))
+
+        def run(*tensors: Any) -> Any:
+            function = self.function(mode)
+            with nullcontext() if self.scope is None else _soft_placement():
+                return function(*tensors, tf.constant(1.0))
+
+        return run
 
     def graph(self) -> Any:
         """The graph that is run in the mode "graph", a ``FuncGraph``. Raises what building it raises."""
@@ -112,7 +119,10 @@ class Program:
 
     def step(self, *leaves: Any, one: Any = None, upstreams: Upstreams | None = None) -> Any:
         """One forward and, if asked for, backward pass: (outputs, gradients)."""
-        with nullcontext() if self.scope is None else tf.device(self.scope):
+        with ExitStack() as around:
+            if self.scope is not None:
+                around.enter_context(_soft_placement())
+                around.enter_context(tf.device(self.scope))
             return self._step(leaves, one, {} if upstreams is None else upstreams)
 
     def _step(self, leaves: Sequence[Any], one: Any, upstreams: Upstreams) -> Any:
@@ -150,6 +160,17 @@ class Program:
                 if _source(leaf):
                     names.append(f"input {name}" if len(leaves) == 1 else f"input {name}[{index}]")
         return names + variable_names(self.variables)
+
+
+@contextmanager
+def _soft_placement() -> Iterator[None]:
+    """Let ops run on the host that the device has no kernel for: a program need not have asked for the device."""
+    before = tf.config.get_soft_device_placement()
+    tf.config.set_soft_device_placement(True)
+    try:
+        yield
+    finally:
+        tf.config.set_soft_device_placement(before)
 
 
 def rows_of(parallel: Callable[..., Any], inputs: Mapping[str, Any]) -> int | None:
