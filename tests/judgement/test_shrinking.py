@@ -13,6 +13,7 @@ import pytest
 import tensorflow as tf
 
 import harness
+from harness import session
 from harness.errors import InvalidRecord, UsageError
 from harness.faults.samples import sample
 from harness.judgement.saved_case import REPLAY, SavedCase
@@ -142,6 +143,25 @@ def test_a_saved_failure_brings_its_inputs_and_variables(
     assert again.verdict is Verdict.FAIL
     assert again.reason == failed.reason.partition(". Replay:")[0]
     assert float(scale) == 2.0
+
+
+def test_a_session_gets_the_case_of_a_failure_unless_it_is_too_large(
+    devices: harness.Devices, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rows = sample(2 * len(devices), 3)
+    kept: list[tuple[Any, int]] = []
+    for most_bytes in (None, rows.nbytes + 4, rows.nbytes + 3):
+        cases = session.Cases(lambda case, size: kept.append((case, size)), most_bytes)
+        monkeypatch.setattr(session, "cases", cases)
+        found, _ = _verified(devices, rows, 2.0, None)
+        assert "eplay" not in found.reason, "whoever keeps it says so"
+        assert _verified(devices, np.ones_like(rows), 3.0, None)[0].passed
+    assert [size for _, size in kept] == [rows.nbytes + 4] * 3
+    everything, fitting, too_large = (case for case, _ in kept)
+    assert too_large is None
+    for case in (everything, fitting):
+        assert case.variables == [2.0]
+        np.testing.assert_array_equal(case.inputs["0"], rows)
 
 
 def test_a_folder_that_cannot_be_written_costs_the_case_and_not_the_findings(devices: harness.Devices) -> None:
