@@ -45,8 +45,13 @@ def is_folder_name(save: object) -> bool:
 def size_bytes(inputs: Mapping[str, Any], variables: Sequence[Any]) -> int:
     """What the values of the inputs and variables take in memory; strings count as their references."""
     leaves = tf.nest.flatten(dict(inputs), expand_composites=True)
-    held = [leaf for leaf in [*leaves, *variables] if tf.is_tensor(leaf) or hasattr(leaf, "assign")]
+    held = [*filter(_is_kept, leaves), *variables]
     return sum((tf.TensorShape(each.shape).num_elements() or 0) * tf.as_dtype(each.dtype).size for each in held)
+
+
+def _is_kept(leaf: Any) -> bool:
+    """Whether a leaf is a tensor with values; the call has its own data sets and other things without."""
+    return tf.is_tensor(leaf) and leaf.dtype not in (tf.variant, tf.resource)
 
 
 def _text_at(place: str) -> str:
@@ -63,8 +68,8 @@ def _text_at(place: str) -> str:
 class SavedCase:
     """``command`` starts the program in the folder ``cwd``; ``place`` is the line that calls ``verify``, with its text.
 
-    ``inputs`` are the leaves that are tensors, by their number among all leaves, and ``variables`` those that were
-    named. ``dtypes`` names the dtypes that NumPy has not, such as bfloat16.
+    ``inputs`` are the leaves that are tensors with values, by their number among all leaves, and ``variables`` those
+    that were named. ``dtypes`` names the dtypes that NumPy has not, such as bfloat16.
     """
 
     command: list[str]
@@ -93,7 +98,7 @@ class SavedCase:
     ) -> SavedCase:
         """The case of a call of ``verify`` in this process."""
         leaves = tf.nest.flatten(dict(inputs), expand_composites=True)
-        arrays = {str(number): leaf.numpy() for number, leaf in enumerate(leaves) if tf.is_tensor(leaf)}
+        arrays = {str(number): leaf.numpy() for number, leaf in enumerate(leaves) if _is_kept(leaf)}
         test = os.environ.get(_TEST, "").rpartition(" ")[0]
         command = [sys.executable, *sys.orig_argv[1:]]
         if test:
@@ -218,7 +223,7 @@ class SavedCase:
         Raise UsageError if the call has other inputs or variables than the case.
         """
         leaves = tf.nest.flatten(dict(inputs), expand_composites=True)
-        tensors = {str(number) for number, leaf in enumerate(leaves) if tf.is_tensor(leaf)}
+        tensors = {str(number) for number, leaf in enumerate(leaves) if _is_kept(leaf)}
         if tensors != set(self.inputs) or len(variables) != len(self.variables):
             raise UsageError(
                 f"the saved case of {self.place} has {plural(len(self.inputs), 'input')} and "

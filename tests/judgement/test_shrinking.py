@@ -16,7 +16,7 @@ import harness
 from harness import session
 from harness.errors import InvalidRecord, UsageError
 from harness.faults.samples import sample
-from harness.judgement.saved_case import REPLAY, SavedCase
+from harness.judgement.saved_case import REPLAY, SavedCase, size_bytes
 from harness.judgement.shrinking import Programs, smallest
 from harness.records import Exercised, Finding, Verdict
 
@@ -194,6 +194,17 @@ def test_the_command_to_replay_a_case_can_be_copied_into_a_shell(tmp_path: Path)
 def test_an_empty_path_is_no_folder_for_cases(devices: harness.Devices) -> None:
     with pytest.raises(UsageError, match="save=''; accepted: the path of a folder"):
         harness.verify(tf.tanh, tf.tanh, {"x": [1.0]}, devices=devices, save="")
+
+
+def test_what_has_no_values_is_left_to_the_call(tmp_path: Path) -> None:
+    inputs = {"a": tf.constant([1.0]), "data": tf.data.Dataset.range(3), "rows": tf.ragged.constant([[1], [2, 3]])}
+    assert size_bytes(inputs, [tf.Variable([1.0, 2.0])]) == 4 + 3 * 4 + 3 * 8 + 2 * 4
+    case = SavedCase.load(SavedCase.of(inputs, [], 5, ["graph"], "cpu:4", "train.py:7", "why").save(tmp_path))
+    other = {"a": tf.constant([2.0]), "data": tf.data.Dataset.range(2), "rows": tf.ragged.constant([[4], [5, 6]])}
+    back = case.put_in(other, [])
+    assert back["a"].numpy() == [1.0]
+    assert back["rows"].to_list() == [[1], [2, 3]]
+    assert len(back["data"]) == 2, "the data set of the call"
 
 
 def test_dtypes_that_numpy_has_not_are_saved_too(tmp_path: Path) -> None:
