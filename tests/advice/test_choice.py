@@ -121,6 +121,7 @@ def test_the_table_fits_into_80_columns_and_leaves_out_what_is_wrong() -> None:
     lines = out.getvalue().splitlines()
     table = lines[2 : next(number for number, line in enumerate(lines) if line.startswith("make_parallel:"))]
     assert max(len(line.rstrip()) for line in table) <= 80
+    assert not [line for line in table if "-" in line.replace("-134", "")], "cells are folded between words"
     text = "\n".join(lines)
     assert "make_parallel: WRONG, left out: The function is not row-wise. More." in text
     assert "pipeline: not comparable: it draws random numbers" in text
