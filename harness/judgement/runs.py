@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager, nullcontext
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, field
 from itertools import chain
 from typing import Any, Literal
@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from harness._tensorflow import as_autograph
+from harness.judgement.drawing import SameNumbers
 from harness.judgement.fields import in_fields
 from harness.lazy import tf
 
@@ -54,20 +55,24 @@ class Program:
     seed: int
     scope: str | None = None
     upstream: Callable[[Any, int], Any] | None = None
+    #: The numbers that each run draws, where they have to be the same.
+    numbers: SameNumbers | None = None
     #: By the mode: the concrete function, and what is sent back in it.
     _graphs: dict[str, tuple[Any, Upstreams]] = field(default_factory=dict)
 
     def runner(self, mode: Mode) -> Callable[..., Any]:
         """The callable to run in this mode; it takes the leaves of the inputs and returns tensors."""
-        if mode == "eager":
-            return self.step
 
         def run(*tensors: Any) -> Any:
-            function = self.function(mode)
-            with nullcontext() if self.scope is None else _soft_placement():
-                return function(*tensors, tf.constant(1.0))
+            function = self.step if mode == "eager" else self.function(mode)
+            last = () if mode == "eager" else (tf.constant(1.0),)
+            with self._drawn(), nullcontext() if self.scope is None else _soft_placement():
+                return function(*tensors, *last)
 
         return run
+
+    def _drawn(self) -> AbstractContextManager[None]:
+        return nullcontext() if self.numbers is None else self.numbers.drawn()
 
     def graph(self) -> Any:
         """The graph that is run in the mode "graph", a ``FuncGraph``. Raises what building it raises."""
@@ -85,7 +90,8 @@ class Program:
             specs.append(tf.TensorSpec([], tf.float32))
             # A concrete function: TensorFlow would count the graphs of many programs as retracing of one function.
             upstreams: Upstreams = {}
-            self._graphs[mode] = tf.function(self._graph_step(upstreams)).get_concrete_function(*specs), upstreams
+            with self._drawn():
+                self._graphs[mode] = tf.function(self._graph_step(upstreams)).get_concrete_function(*specs), upstreams
         return self._graphs[mode][0]
 
     def forget_graphs(self) -> None:
@@ -119,10 +125,7 @@ class Program:
 
     def step(self, *leaves: Any, one: Any = None, upstreams: Upstreams | None = None) -> Any:
         """One forward and, if asked for, backward pass: (outputs, gradients)."""
-        with ExitStack() as around:
-            if self.scope is not None:
-                around.enter_context(_soft_placement())
-                around.enter_context(tf.device(self.scope))
+        with nullcontext() if self.scope is None else tf.device(self.scope):
             return self._step(leaves, one, {} if upstreams is None else upstreams)
 
     def _step(self, leaves: Sequence[Any], one: Any, upstreams: Upstreams) -> Any:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, ParamSpec
@@ -18,6 +19,7 @@ from harness.devices.runtime import current
 from harness.errors import DevicesUnavailable, UsageError, VerificationError
 from harness.evidence.places import place_of_call
 from harness.judgement.accepted import Acceptance, known_acceptances
+from harness.judgement.drawing import numbers_kept
 from harness.judgement.other_numbers import looked_again
 from harness.judgement.patterns import PATTERNS
 from harness.judgement.progress import Progress
@@ -205,7 +207,8 @@ def verify(
 
             return looked_again(found, examination, proof, with_others)
 
-        with Progress() as progress:
+        around = numbers_kept() if hasattr(reference, "is_first_device_run") else nullcontext()
+        with around, Progress() as progress:
             verification = judged(programs, chosen, progress)
             if shrink and verification.verdict is Verdict.FAIL:
                 progress("looking for a smaller case")
