@@ -34,7 +34,8 @@ def with_choice(advice: Advice) -> Advice:
         return replace(advice, recommendation=none, limits=_limits(advice))
     if chosen is None:
         return replace(advice, chosen=BASELINE, recommendation=_stay(advice, baseline), limits=_limits(advice))
-    return replace(advice, chosen=chosen.name, recommendation=_use(chosen), limits=_limits(advice))
+    why = f"One device of {short_size(advice.memory_bytes or 0)} is too small. " if baseline.fits is False else ""
+    return replace(advice, chosen=chosen.name, recommendation=f"{why}{_use(chosen)}", limits=_limits(advice))
 
 
 def choose(ways: Sequence[Way]) -> Way | None:

@@ -85,6 +85,8 @@ def test_a_way_that_may_be_too_large_is_not_recommended() -> None:
     assert chosen(1000, one, fast, slow, unknown) == ("b", [True, False, True, None])
     # One device is too large, so a way may be slower, but must surely fit.
     assert chosen(800, one, held(unknown, 700, 600), way("d", 3.0, 3.1, 3.2)) == ("c", [False, True, None])
+    larger = with_choice(replace(advice(one, held(unknown, 700, 600)), memory_bytes=800))
+    assert larger.recommendation.startswith("One device of 800 B is too small. Use c on ")
     nothing = with_choice(replace(advice(one, fast), memory_bytes=300))
     assert (nothing.chosen, nothing.recommendation) == (
         "",
