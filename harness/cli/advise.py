@@ -107,6 +107,7 @@ def advise(
         "batch": batch,
         "budget_s": budget,
         "cards": cards,
+        "memory_bytes": most,
     }
     console = stdout_console()
     began = time.monotonic()

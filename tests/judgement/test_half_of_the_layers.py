@@ -189,3 +189,25 @@ def test_layers_on_one_device_are_found_and_the_clean_twin_passes(
         assert {finding.kind for finding in found.findings} == ({"op-placement"} if wrong else set()), found
         modes = {mode for finding in found.findings for mode in finding.mode.split(", ")}
         assert modes == ({"eager", "graph"} if wrong else set()), found
+
+
+@pytest.mark.parametrize("idle", [False, True])
+def test_rows_that_each_shard_looks_up_in_an_argument_are_work(devices: Devices, idle: bool) -> None:
+    """TensorFlow cuts the batch on the first device, which is the last one here; views of the shards are no work."""
+    turned = Devices([*reversed(devices)], spec=devices.spec, host=devices.host)
+
+    def model(ids: Any, table: Any) -> Any:
+        return tf.gather(table, ids)
+
+    def program(ids: Any, table: Any) -> Any:
+        parts = []
+        for device, part in zip(turned, tf.split(ids, len(turned)), strict=True):
+            with tf.device((turned[-1] if idle else device).name):
+                parts.append(model(tf.ensure_shape(part, [3]), table))
+        return tf.concat(parts, 0)
+
+    inputs = {"ids": tf.range(3 * len(turned)) % 5, "table": sample(5, 4)}
+    parallel = program if idle else harness.make_parallel(model, turned, broadcast=("table",))
+    modes: Any = ("graph",) if idle else ("graph", "dynamic")
+    found = harness.verify(parallel, model, inputs, devices=turned, modes=modes)
+    assert {finding.kind for finding in found.findings} == ({"unused-device"} if idle else set()), found
