@@ -156,6 +156,23 @@ def test_a_program_that_only_fails_for_small_batches_is_not_proved_for_every_bat
     assert proof.scope == "these shapes"
 
 
+def test_gradients_that_tensorflow_cannot_take_are_only_missing_where_nobody_asks_for_them(devices: Devices) -> None:
+    w = variable(4, 4)
+
+    def step(model: Any, x: Any) -> Any:
+        with tf.GradientTape() as tape:
+            loss = tf.reduce_sum(model(x))
+        return tape.gradient(loss, w)
+
+    model = lambda x: tf.tanh(x @ w)
+    programs = lambda x: step(tf.recompute_grad(model), x), lambda x: step(model, x)
+    proof = prove(*programs, {"x": array(8, 4)}, variables=[w])
+    assert proof.proved
+    assert [each.name for each in proof.results] == ["output"]
+    with pytest.raises(NotImplementedError, match="recompute_grad"):
+        prove(*programs, {"x": array(8, 4)}, variables=[w], gradients=True)
+
+
 def test_a_refutation_says_why() -> None:
     w = variable(5, 3)
 
