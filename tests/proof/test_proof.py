@@ -17,7 +17,7 @@ from pairs_of_loops_and_shards import PAIRS
 from proof_pairs import array, variable
 from variants import number_of_commit
 
-from harness import Devices, UsageError, Verdict, prove, verify
+from harness import Devices, UsageError, Verdict, make_parallel, prove, verify
 from harness.judgement.proving import is_rounding
 from harness.judgement.runs import Program
 from harness.proof.claim import Proof, ProofResult
@@ -289,6 +289,14 @@ def test_verify_says_what_is_proved_and_what_was_tested(devices: Devices) -> Non
     assert untried.reason.startswith("the run on")
     with pytest.raises(UsageError, match="prove='maybe'"):
         verify(towers, model, inputs, devices=devices, prove="maybe")
+
+
+def test_verify_proves_gradients_for_every_batch_size(devices: Devices) -> None:
+    model = tf.nn.softmax
+    proof = verify(make_parallel(model, devices), model, {"logits": array(9, 3)}, gradients=True, prove=True).proof
+    assert proof is not None
+    assert len(proof.results) == 2
+    assert proof.scope == "every batch size"
 
 
 def test_what_is_joined_too_deep_is_not_proved(monkeypatch: pytest.MonkeyPatch) -> None:
