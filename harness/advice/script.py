@@ -207,14 +207,14 @@ for part, device in zip(parts, devices):
 _OPTIMIZERS = """\
 variables = [stage.trainable_variables for stage in stages]
 optimizers = []
-for owned, device in zip(variables, devices):
+for weights, device in zip(variables, devices):
     with tf.device(device.name):
         optimizers.append(model.optimizer.from_config(model.optimizer.get_config()))
-        optimizers[-1].build(owned)"""
+        optimizers[-1].build(weights)"""
 _UPDATES = """\
-for optimizer, owned, own, device in zip(optimizers, variables, gradients, devices):
+for optimizer, weights, slopes, device in zip(optimizers, variables, gradients, devices):
     with tf.device(device.name):
-        optimizer.apply(own, owned)"""
+        optimizer.apply(slopes, weights)"""
 _PIPELINE = """\
 calls = [lambda x, stage=stage: stage(x, training={training}) for stage in stages]
 forward = harness.pipeline(calls, devices, microbatches={microbatches})"""

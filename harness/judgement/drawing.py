@@ -44,7 +44,7 @@ class SameNumbers:
 
 @contextmanager
 def numbers_kept() -> Iterator[None]:
-    """Give the generators back what they had."""
+    """Give the generators of Python and NumPy their state back, and TensorFlow its seed, with which it begins anew."""
     python, numpy, seed = random.getstate(), np.random.get_state(), interface().context.global_seed()  # noqa: NPY002
     try:
         yield

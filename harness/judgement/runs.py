@@ -66,7 +66,7 @@ class Program:
         def run(*tensors: Any) -> Any:
             function = self.step if mode == "eager" else self.function(mode)
             last = () if mode == "eager" else (tf.constant(1.0),)
-            with self._drawn(), nullcontext() if self.scope is None else _soft_placement():
+            with self._drawn(), nullcontext() if self.scope is None else soft_placement():
                 return function(*tensors, *last)
 
         return run
@@ -166,8 +166,8 @@ class Program:
 
 
 @contextmanager
-def _soft_placement() -> Iterator[None]:
-    """Let ops run on the host that the device has no kernel for: a program need not have asked for the device."""
+def soft_placement() -> Iterator[None]:
+    """TensorFlow's default: an op whose device is absent, or has no kernel for it, runs elsewhere. Restored after."""
     before = tf.config.get_soft_device_placement()
     tf.config.set_soft_device_placement(True)
     try:

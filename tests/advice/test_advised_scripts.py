@@ -37,7 +37,7 @@ def test_each_stage_has_an_optimizer_on_its_device_unless_it_looks_at_all_gradie
         facts = replace(TRAINING, scaled=False, joint=options.pop("joint", False))
         return pipeline(facts, (0, 2, 5), 4, **options).text
 
-    assert text().count("optimizer.apply(own, owned)") == 1
+    assert text().count("optimizer.apply(slopes, weights)") == 1
     assert "model.optimizer.apply" not in text()
     for one in (text(joint=True), text(shared=True)):
         assert "optimizers" not in one

@@ -154,7 +154,7 @@ def test_a_session_gets_the_case_of_a_failure_unless_it_is_too_large(
         cases = session.Cases(lambda case, size: kept.append((case, size)), most_bytes)
         monkeypatch.setattr(session, "cases", cases)
         found, _ = _verified(devices, rows, 2.0, None)
-        assert "eplay" not in found.reason, "whoever keeps it says so"
+        assert "harness replay" not in found.reason  # the summary of the session says it
         assert _verified(devices, np.ones_like(rows), 3.0, None)[0].passed
     assert [size for _, size in kept] == [rows.nbytes + 4] * 3
     everything, fitting, too_large = (case for case, _ in kept)

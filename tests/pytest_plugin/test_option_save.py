@@ -1,6 +1,7 @@
 """``--harness-save`` and its default: the case of a test that fails is in a file until the test passes.
 
-Real failures are saved and replayed in ``tests/cli/test_cli_replay.py``. The cases here write what they are told.
+In ``tests/cli/test_cli_replay.py`` failures of real programs are saved and replayed. Here, stand-ins
+take the place of cases.
 """
 
 from __future__ import annotations
