@@ -134,6 +134,7 @@ def advise(
 
     with _random_state():
         trial = trial_of(made, source, known, batch, budget_s, say, named)
+        trial.memory_bytes = most
         advice = Advice(source.name, **trial.about, ways=(), memory_bytes=most, complete=False)
         try:
             advice = replace(advice, ways=(trial.start(),), **trial.about)

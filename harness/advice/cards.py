@@ -7,10 +7,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from harness.advice.step_time import Link, Machine, Rates, Task, step_seconds
-from harness.devices.shipped import shipped_folder
 from harness.errors import UsageError
 from harness.hardware.card_profile import CardProfile
-from harness.hardware.profile import load_hardware_profile
+from harness.hardware.profile import load_hardware_profile, profile_files
 from harness.speed.record import Interval
 
 #: Shares that good software reaches, least, middle and most, where the profile has none: of a link's rate, with the
@@ -35,7 +34,7 @@ _SHAPE = "CARD:N, such as h100-sxm:8"
 
 @dataclass(frozen=True)
 class Cards:
-    """``count`` cards of one kind. ``name`` is that of the profile, ``profiles/hardware/NAME.toml``."""
+    """``count`` cards of one kind. ``name`` is that of the profile's file, ``profiles/hardware/NAME.toml``."""
 
     name: str
     count: int
@@ -47,8 +46,7 @@ class Cards:
         from harness.devices.toml_file import did_you_mean
 
         name, colon, number = text.partition(":")
-        known = {path.stem: path for path in sorted(shipped_folder("hardware").glob("*.toml"))}
-        profiles = {key: load_hardware_profile(path) for key, path in known.items()}
+        profiles = {key: load_hardware_profile(path) for key, path in profile_files().items()}
         names = [key for key, profile in profiles.items() if profile.figure("memory bandwidth")]
         if name not in names:
             accepted = f"{_SHAPE}, with one of these cards: {', '.join(names)}{did_you_mean(name, names)}"

@@ -1,4 +1,4 @@
-"""Chooses among the ways that were timed, and says why and within which limits."""
+"""Judges the ways, chooses among those that were timed, and says why and within which limits."""
 
 from __future__ import annotations
 
@@ -7,8 +7,11 @@ from dataclasses import replace
 from statistics import median
 
 from harness.advice.peaks import MEASURED_SPREAD
-from harness.advice.record import BASELINE, CPU, Advice, Way, short_size
+from harness.advice.record import BASELINE, CPU, Advice, Judgement, Way, short_size
+from harness.judgement.verification import VALUE_KINDS, Verification
 from harness.plural import plural
+from harness.proof.sentence import reach
+from harness.records import Verdict
 
 
 def with_choice(advice: Advice) -> Advice:
@@ -19,8 +22,7 @@ def with_choice(advice: Advice) -> Advice:
     if times := [way.single_ns for way in advice.ways if way.single_ns is not None]:
         ways = (replace(way, time_ns=median(times)) if way.name == BASELINE else way for way in advice.ways)
         advice = replace(advice, ways=tuple(ways))
-    if advice.memory_bytes is not None:
-        advice = replace(advice, ways=tuple(_weighed(way, advice.memory_bytes) for way in advice.ways))
+    advice = replace(advice, ways=tuple(with_fit(way, advice.memory_bytes) for way in advice.ways))
     baseline = next((way for way in advice.ways if way.name == BASELINE and way.time_ns is not None), None)
     if baseline is None:
         why = "the time of one device cannot be predicted" if advice.cards else "one device was not timed"
@@ -32,7 +34,8 @@ def with_choice(advice: Advice) -> Advice:
         return replace(advice, recommendation=none, limits=_limits(advice))
     if chosen is None:
         return replace(advice, chosen=BASELINE, recommendation=_stay(advice, baseline), limits=_limits(advice))
-    return replace(advice, chosen=chosen.name, recommendation=_use(chosen), limits=_limits(advice))
+    why = f"One device of {short_size(advice.memory_bytes or 0)} is too small. " if baseline.fits is False else ""
+    return replace(advice, chosen=chosen.name, recommendation=f"{why}{_use(chosen)}", limits=_limits(advice))
 
 
 def choose(ways: Sequence[Way]) -> Way | None:
@@ -53,10 +56,28 @@ def choose(ways: Sequence[Way]) -> Way | None:
     return min(rivals, key=lambda way: (way.lines or 0, -(way.speedup.value if way.speedup is not None else 0.0)))
 
 
-def _weighed(way: Way, memory_bytes: int) -> Way:
-    """Say whether the peaks of a way surely fit into the memory of a device."""
+def with_fit(way: Way, memory_bytes: int | None) -> Way:
+    """Say whether the peaks of a way surely fit into the memory of a device, if that is given."""
+    if memory_bytes is None:
+        return way
     peaks = [each.peak_bytes for each in way.memory if each.peak_bytes is not None]
     return replace(way, fits=max(peaks) * (1 + MEASURED_SPREAD) <= memory_bytes if peaks else None)
+
+
+def judge(verification: Verification) -> tuple[Judgement, str]:
+    """What a verification says about the results. Where an op ran is no matter here: time says what it costs."""
+    failed = [finding for finding in verification.findings if finding.severity is Verdict.FAIL]
+    for finding in failed:
+        if finding.kind == "error":
+            return "not comparable", finding.message
+    if any(finding.kind in VALUE_KINDS for finding in failed):
+        return "wrong", verification.reason
+    proof = verification.proof
+    if proof is not None and proof.proved:
+        return "proved", f"proved for {reach(proof)}"
+    if verification.verdict is Verdict.UNKNOWN:
+        return "not comparable", verification.reason
+    return "verified", verification.reason.partition(". ")[0]
 
 
 def _use(way: Way) -> str:

@@ -103,5 +103,4 @@ class PredictedTrial(Trial):
         if self._unknown:
             return replace(way, reason=f"{way.reason}; not predicted: {self._unknown}")
         found = self.cards.predict(self._tasks, tasks)
-        self._best = max(self._best, found.speedup.lower)
         return replace(way, time_ns=found.time_ns, time_interval_ns=found.interval_ns, speedup=found.speedup)

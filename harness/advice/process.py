@@ -16,7 +16,14 @@ from harness.runner.worker import Send
 
 @typed_task
 def run(
-    send: Send, spec: str, file: Path, function: str, batch: int | None, budget_s: float, cards: str | None
+    send: Send,
+    spec: str,
+    file: Path,
+    function: str,
+    batch: int | None,
+    budget_s: float,
+    cards: str | None,
+    memory_bytes: int | None,
 ) -> None:
     """Configure devices, build the program, and send each way as soon as it is judged and timed."""
     from harness.advice.advise import trial_of
@@ -39,6 +46,7 @@ def run(
 
     with users_code(target):
         trial = trial_of(build, source, devices, batch, budget_s, say, named)
+    trial.memory_bytes = memory_bytes
     send(Answer({"about": trial.about}))
     tf.keras.utils.clear_session()  # layers have their names again
     with users_code(target):

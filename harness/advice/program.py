@@ -70,13 +70,15 @@ def facts_of(example: Example, source: Source, spec: str, batch: int | None) -> 
         raise InvalidTarget(source.name, wrong, ACCEPTED)
     is_loss = isinstance(loss, tf.keras.losses.Loss)
     optimizer = model.optimizer
+    scaled = hasattr(optimizer, "inner_optimizer") or bool(getattr(optimizer, "loss_scale_factor", None))
     return replace(
         facts,
         step="training",
         loss="model.loss.call" if is_loss else "model.loss" if callable(loss) else "keras.losses.get(model.loss)",
         total="tf.reduce_sum" if getattr(loss, "reduction", None) == "sum" else "tf.reduce_mean",
         added=bool(model.losses),
-        scaled=hasattr(optimizer, "inner_optimizer") or bool(getattr(optimizer, "loss_scale_factor", None)),
+        scaled=scaled,
+        joint=scaled or getattr(optimizer, "global_clipnorm", None) is not None,
     )
 
 

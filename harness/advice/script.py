@@ -51,9 +51,10 @@ class Facts:
 
     ``step``: ``training`` of a compiled Keras model, its ``forward`` pass, or a ``function`` of the user's. ``loss`` is
     the expression for the loss of each row, ``total`` that for the loss of the batch, ``added`` whether layers add
-    losses of their own, ``scaled`` whether the optimizer scales the loss. ``with_variables``: ``build`` of a function
-    returns its variables too. ``unbuilt``: the model makes its variables when it is first called. ``batch``: the rows
-    that the user asks for, instead of those of the example.
+    losses of their own, ``scaled`` whether the optimizer scales the loss, ``joint`` whether it looks at all gradients
+    before it changes a weight. ``with_variables``: ``build`` of a function returns its variables too. ``unbuilt``: the
+    model makes its variables when it is first called. ``batch``: the rows that the user asks for, instead of those of
+    the example.
     """
 
     source: Source
@@ -64,6 +65,7 @@ class Facts:
     total: str = "tf.reduce_mean"
     added: bool = False
     scaled: bool = False
+    joint: bool = False
     with_variables: bool = False
     unbuilt: bool = False
     batch: int | None = None
@@ -153,11 +155,17 @@ def strategy_of(reduction: str) -> str:
 
 
 def pipeline(facts: Facts, cut: Sequence[int], microbatches: int, *, shared: bool = False) -> Script:
-    """The script of a pipeline. ``shared``: its stages use the model's own weights, so that both can be compared."""
+    """The script of a pipeline. ``shared``: its stages use the model's own weights, so that both can be compared.
+
+    Each stage has an optimizer on its device, unless one has to look at all gradients.
+    """
     training = facts.step == "training"
+    staged = not shared and not facts.joint
     copies = "stages = parts" if shared else _COPIES
     variables = "variables = [each for stage in stages for each in stage.trainable_variables]"
-    if not shared:
+    if staged:
+        variables = _OPTIMIZERS
+    elif not shared:
         variables += "\nmodel.optimizer.build(variables)"
     parts = [
         _built(facts, "host", "devices.host", build_optimizer=False),
@@ -169,7 +177,7 @@ def pipeline(facts: Facts, cut: Sequence[int], microbatches: int, *, shared: boo
     if training:
         value = f"{facts.total}({facts.loss}(y, predicted))"
         losses = "[each for stage in stages for each in stage.losses]"
-        step = _training_step(facts, value, "", "variables", "predicted = forward(x=x)", losses)
+        step = _training_step(facts, value, "", "variables", "predicted = forward(x=x)", losses, staged=staged)
         return _script(facts, ["\n".join(filter(None, parts)), step], "step(x, y)")
     step = "\n\n@tf.function\ndef step(x):\n    return forward(x=x)"
     return _script(facts, ["\n".join(filter(None, parts)), step], "step(x)")
@@ -196,22 +204,42 @@ for part, device in zip(parts, devices):
     with tf.device(device.name):
         stages.append(keras.models.clone_model(part))
     stages[-1].set_weights(part.get_weights())"""
+_OPTIMIZERS = """\
+variables = [stage.trainable_variables for stage in stages]
+optimizers = []
+for weights, device in zip(variables, devices):
+    with tf.device(device.name):
+        optimizers.append(model.optimizer.from_config(model.optimizer.get_config()))
+        optimizers[-1].build(weights)"""
+_UPDATES = """\
+for optimizer, weights, slopes, device in zip(optimizers, variables, gradients, devices):
+    with tf.device(device.name):
+        optimizer.apply(slopes, weights)"""
 _PIPELINE = """\
 calls = [lambda x, stage=stage: stage(x, training={training}) for stage in stages]
 forward = harness.pipeline(calls, devices, microbatches={microbatches})"""
 
 
 def _training_step(
-    facts: Facts, value: str, device: str, variables: str, forward: str = "", losses: str = "model.losses"
+    facts: Facts,
+    value: str,
+    device: str,
+    variables: str,
+    forward: str = "",
+    losses: str = "model.losses",
+    *,
+    staged: bool = False,
 ) -> str:
     added = f"loss += tf.add_n({losses})" if facts.added else ""
-    body = _gradients(facts, value, variables, added, forward)
+    body = _gradients(facts, value, variables, added, forward, staged=staged)
     if device:
         body = f"with tf.device({device}):\n{indent(body, '    ')}"
     return f"\n\n@tf.function\ndef step(x, y):\n{indent(body, '    ')}\n    return loss"
 
 
-def _gradients(facts: Facts, value: str, variables: str, added: str = "", forward: str = "") -> str:
+def _gradients(
+    facts: Facts, value: str, variables: str, added: str = "", forward: str = "", *, staged: bool = False
+) -> str:
     loss = f"loss = {value}"
     if forward:
         loss = f"with tf.device(forward.devices[-1].name):\n    {loss}"
@@ -220,7 +248,7 @@ def _gradients(facts: Facts, value: str, variables: str, added: str = "", forwar
     return (
         f"with tf.GradientTape() as tape:\n{taped}\n"
         f"gradients = tape.gradient({'scaled' if facts.scaled else 'loss'}, {variables})\n"
-        f"model.optimizer.apply(gradients, {variables})"
+        f"{_UPDATES if staged else f'model.optimizer.apply(gradients, {variables})'}"
     )
 
 

@@ -12,9 +12,10 @@ from typing import Any, ClassVar
 
 import numpy as np
 
+from harness.advice.choice import judge, with_fit
 from harness.advice.layers import cut_by_time
 from harness.advice.program import STEPS, Example, draws, turn_off_noise, without_noise
-from harness.advice.record import BASELINE, CPU, Judgement, Way
+from harness.advice.record import BASELINE, CPU, Way
 from harness.advice.running import Running, copied_by, peaks_of, start
 from harness.advice.script import Facts, Script, lines_to_change, mirrored, on_one_device, pipeline
 from harness.devices.device import Devices
@@ -23,12 +24,10 @@ from harness.distribute.single_device import Experiment
 from harness.distribute.training import Data, Training
 from harness.errors import OutputsDiffer
 from harness.judgement.state import distinct
-from harness.judgement.verification import VALUE_KINDS, Verification
+from harness.judgement.verification import Verification
 from harness.judgement.verify import verify
 from harness.lazy import tf
 from harness.plural import plural
-from harness.proof.sentence import reach
-from harness.records import Verdict
 from harness.runner.users_error import one_line
 from harness.speed.estimate import paired_speedup
 from harness.speed.label import kind_of, speed_label
@@ -75,10 +74,14 @@ class Trial:
     drawing: str = ""
     one: Running = field(init=False)
     _initial: list[tuple[Any, Any]] = field(init=False)
-    #: Where a pipeline is cut, once it is known; when the trial began; and the surest speedup of a right way so far.
+    #: The memory of a device, where the user gives it.
+    memory_bytes: int | None = None
+    #: Where a pipeline is cut, once it is known; when the trial began; and the surest speedup of a right way that fits.
     _cut: tuple[int, ...] = ()
     _began: float = field(default_factory=time.monotonic)
     _best: float = 1.0
+    #: Whether one device is too small, so that only what surely fits counts.
+    _too_large: bool = False
 
     @property
     def about(self) -> dict[str, Any]:
@@ -111,6 +114,9 @@ class Trial:
         way = Way(BASELINE, where, "baseline", memory=memory, lines=0, code=self.one.script.text)
         way = self._alone(way)
         self.reset()
+        self._too_large = with_fit(way, self.memory_bytes).fits is False
+        if self._too_large:
+            self._best = 0.0
         return way
 
     def _alone(self, way: Way) -> Way:
@@ -151,11 +157,8 @@ class Trial:
         """
         if self.devices[0].parsed.kind != "GPU":
             return ["ReductionToOneDevice"]
-        return [
-            "ReductionToOneDevice",
-            "HierarchicalCopyAllReduce",
-            *(["NcclAllReduce"] if self.devices[0].kind == "gpu" else []),
-        ]
+        nccl = ["NcclAllReduce"] if self.devices[0].kind == "gpu" else []
+        return ["ReductionToOneDevice", "HierarchicalCopyAllReduce", *nccl]
 
     def _variants(self, ways: Mapping[str, Callable[[Way], tuple[Way, Script]]]) -> Iterator[Way]:
         """Try the first of several similar ways, and the others if it is right and not far from the best one."""
@@ -193,7 +196,7 @@ class Trial:
                 return self._weighed(way, script)
             if not way.is_right:
                 return way
-            return self._timed(way, script)
+            return self._noted(self._timed(way, script))
         except OutputsDiffer as error:
             return replace(way, judgement="wrong", reason=str(error))
         except Exception as error:  # noqa: BLE001 - the user's code may raise anything
@@ -298,7 +301,6 @@ class Trial:
             speedup = paired_speedup(single_ns, parallel_ns, _CONFIDENCE)
             if samples.stopped != "budget" or speedup.upper < self._best:
                 break
-        self._best = max(self._best, speedup.lower)
         return replace(
             way,
             time_ns=float(median(parallel_ns)),
@@ -307,6 +309,12 @@ class Trial:
             memory=memory,
             copied_bytes=copied_by(other.step),
         )
+
+    def _noted(self, way: Way) -> Way:
+        fits = with_fit(way, self.memory_bytes).fits
+        if way.speedup is not None and (fits if self._too_large else fits is not False):
+            self._best = max(self._best, way.speedup.lower)
+        return way
 
     def _weighed(self, way: Way, script: Script) -> Way:
         """Accuse no way of what may be rounding: a sum of many gradients can exceed its tolerance."""
@@ -369,22 +377,6 @@ class Trial:
             return distinct([*model.variables, *optimizer])
         traced = self.one.names["step"].get_concrete_function(*self._arguments())
         return distinct([*self.example.variables, *traced.graph.variables])
-
-
-def judge(verification: Verification) -> tuple[Judgement, str]:
-    """What a verification says about the results. Where an op ran is no matter here: time says what it costs."""
-    failed = [finding for finding in verification.findings if finding.severity is Verdict.FAIL]
-    for finding in failed:
-        if finding.kind == "error":
-            return "not comparable", finding.message
-    if any(finding.kind in VALUE_KINDS for finding in failed):
-        return "wrong", verification.reason
-    proof = verification.proof
-    if proof is not None and proof.proved:
-        return "proved", f"proved for {reach(proof)}"
-    if verification.verdict is Verdict.UNKNOWN:
-        return "not comparable", verification.reason
-    return "verified", verification.reason.partition(". ")[0]
 
 
 def _by_name(step: Callable[..., Any]) -> Callable[..., Any]:

@@ -17,6 +17,7 @@ from harness.cli.options import (
     BatchOption,
     BuildArgument,
     DevicesOption,
+    ProfilesOption,
     ReportOption,
     check_batch,
     check_report,
@@ -44,6 +45,7 @@ def advise(
         str | None,
         typer.Option("--memory-per-device", metavar="SIZE", help="The memory of a device, such as 16GiB or 80GB."),
     ] = None,
+    profiles: ProfilesOption = None,
     batch: BatchOption = None,
     budget: Annotated[
         float, typer.Option("--budget", parser=number, metavar="S", help="Seconds for timing each way.")
@@ -75,6 +77,7 @@ def advise(
     from harness.advice.cards import Cards
     from harness.advice.choice import with_choice
     from harness.advice.record import Advice, Way
+    from harness.hardware.profile import use_profiles
     from harness.report.advice import ADVICE_FILE, print_advice
     from harness.report.publish import page_beside
     from harness.report.storage import json_text, save_json
@@ -86,6 +89,7 @@ def advise(
     with clear_errors():
         require("scipy")
         check_spec(devices)
+        use_profiles(profiles)
         if cards is not None:
             if devices != "auto":
                 raise UsageError(f"--devices {devices} cannot be combined with --for {cards}; give one of them")
@@ -103,6 +107,7 @@ def advise(
         "batch": batch,
         "budget_s": budget,
         "cards": cards,
+        "memory_bytes": most,
     }
     console = stdout_console()
     began = time.monotonic()

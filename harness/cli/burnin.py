@@ -16,7 +16,16 @@ from harness import __version__
 from harness.checking.check import Level
 from harness.cli.endings import Ended
 from harness.cli.errors import clear_errors, code_of, exit_code, refuse, say
-from harness.cli.options import DevicesOption, FakeOption, ReportOption, check_report, check_spec, number, spec_of
+from harness.cli.options import (
+    DevicesOption,
+    FakeOption,
+    ProfilesOption,
+    ReportOption,
+    check_report,
+    check_spec,
+    number,
+    spec_of,
+)
 from harness.cli.suite import suite, suite_reference
 from harness.devices.host import read_host
 from harness.errors import HarnessError, UsageError
@@ -43,6 +52,7 @@ def burnin(
     restart: Annotated[
         bool, typer.Option("--restart", help="Start over instead of continuing an interrupted burn-in.")
     ] = False,
+    profiles: ProfilesOption = None,
     fake: FakeOption = None,
 ) -> None:
     """Run the hardware checks in rotation, under load, for a stated time.
@@ -51,11 +61,13 @@ def burnin(
     at once, so that after ^C or a reboot the same command continues the burn-in. The report says when each error first
     occurred and how often, and shows temperature, clock, power and rate of each card over the whole time.
     """
+    from harness.hardware.profile import use_profiles
     from harness.report.burnin import FILE, BurnIn
     from harness.report.recording import RunRecording
     from harness.report.terminal import print_report, stdout_console
 
     with clear_errors():
+        use_profiles(profiles)
         limit_s = 3600 * hours + 60 * minutes
         if not (math.isfinite(limit_s) and limit_s > 0):
             raise UsageError(f"--hours {hours:g} --minutes {minutes:g}; accepted: a time above 0, such as --hours 8")

@@ -114,9 +114,10 @@ def _script(text: str) -> Target:
 
 
 def _print_mend(mend: dict[str, Any]) -> None:
-    passes = mend["verdict"] in ("PASS", "WARN")
+    rest = {"FAIL": ", but not all", "UNKNOWN": ""}
+    mended = "it" if mend["verdict"] not in rest else f"the gradients{rest[mend['verdict']]}"
     typer.echo("")
-    typer.echo("This change mends it:" if passes else "This change mends the gradients, but not all:")
+    typer.echo(f"This change mends {mended}:")
     for line in mend["lines"]:
         typer.echo(f"  {line}")
     typer.echo(f"With it, {mend['verdict']}: {mend['reason']}")

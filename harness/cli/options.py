@@ -36,6 +36,15 @@ ReportOption = Annotated[
     Path, typer.Option("--report", metavar="DIR", file_okay=False, help="Folder for the record and the logs.")
 ]
 DEFAULT_REPORT = Path("harness-report")
+ProfilesOption = Annotated[
+    Path | None,
+    typer.Option(
+        "--profiles",
+        metavar="DIR",
+        file_okay=False,
+        help="A folder of hardware profiles, as profile-machine writes them, that come before the shipped ones.",
+    ),
+]
 BuildArgument = Annotated[
     str,
     typer.Argument(

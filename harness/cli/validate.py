@@ -22,6 +22,7 @@ from harness.cli.options import (
     DEFAULT_REPORT,
     DevicesOption,
     FakeOption,
+    ProfilesOption,
     ReportOption,
     check_seconds,
     check_spec,
@@ -135,6 +136,7 @@ def validate(
             help="An earlier run to compare rates with; may be repeated.",
         ),
     ] = None,
+    profiles: ProfilesOption = None,
     fake: FakeOption = None,
     anonymous: Annotated[
         bool, typer.Option("--anonymous", help="Leave host names, serial numbers and UUIDs out of the record.")
@@ -146,9 +148,11 @@ def validate(
 
     Prints a table and writes DIR/run.json, report.html, report.md and junit.xml. TensorFlow's output goes to DIR/logs.
     """
+    from harness.hardware.profile import use_profiles
     from harness.judgement.requirements import Requirement
 
     with clear_errors():
+        use_profiles(profiles)
         limit_s = _time_limit(timeout, level)
         spec = spec_of(devices, fake)
         check_spec(spec)

@@ -8,6 +8,8 @@
     baselines = "benchmarks/baselines"      # --baselines
     benchmark_command = "pytest benchmarks" # --command of compare and calibrate
     known_failures = "known_failures.toml"  # --known-failures
+    profiles = "machines"                   # --profiles: hardware profiles of your own
+    save_failures = "build/failures"        # --harness-save of pytest
 
     [[tool.harness.accept]]                 # accept= of every verification under pytest
     finding = "H202"
@@ -26,7 +28,9 @@ from harness.errors import InvalidSettings, InvalidSpec
 _FILE = "pyproject.toml"
 #: Without it in the text, there is nothing to parse.
 _HEAD = "tool.harness"
-_PATHS = ("report", "baselines", "known_failures")
+_PATHS = ("report", "baselines", "known_failures", "profiles")
+#: Where nothing is to be saved, instead of a path.
+_OFF = "off"
 
 
 @dataclass(frozen=True)
@@ -65,6 +69,8 @@ def _parsed(file: Path, text: str) -> Project:
     for name in _PATHS:
         if name in settings:
             settings[name] = str(file.parent / settings[name])
+    if settings.get("save_failures", _OFF) != _OFF:
+        settings["save_failures"] = str(file.parent / settings["save_failures"])
     devices = settings.get("devices", "")
     if devices.endswith(".toml") and not devices.startswith("@"):
         settings["devices"] = str(file.parent / devices)

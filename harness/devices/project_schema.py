@@ -26,6 +26,8 @@ class HarnessTable(Table):
     baselines: str | None = Field(default=None, description="the path of a folder")
     benchmark_command: str | None = Field(default=None, description="a command that measures speedups")
     known_failures: str | None = Field(default=None, description="the path of a TOML file")
+    profiles: str | None = Field(default=None, description="the path of a folder")
+    save_failures: str | None = Field(default=None, description="the path of a folder, or 'off'")
     accept: tuple[AcceptTable, ...] = Field(
         default=(), description="tables headed [[tool.harness.accept]]", strict=False
     )

@@ -20,6 +20,7 @@ from harness.evidence.placed import Placed, executed_ops, kernels_of, op_of, ops
 from harness.evidence.places import places_in
 from harness.evidence.roles import LOOKUPS, role_of
 from harness.evidence.sizes import Collective, Shape, collectives_of, shapes_of, transfers_of
+from harness.evidence.slices import Place, places_of_slices
 from harness.evidence.steps import RecordedOp, Recording
 from harness.evidence.trace import Trace
 from harness.evidence.userops import OUTSIDE_PREFIX, name_in_trace, user_ops
@@ -43,14 +44,16 @@ class _Builder:
         self.taken: Counter[str] = Counter()
         self.ops: list[Op] = []
         self.transfers: list[Part] = []
-        #: Called on demand: functions that return the collectives, and the work, shapes and places of ops by name.
+        #: Called on demand: functions that return the collectives, and the work, shapes and so on of ops by name.
         self.collectives: list[Callable[[], list[Collective]]] = []
         self.work: list[Callable[[], Mapping[str, float]]] = [self.work_of_eager_ops]
         self.shapes: list[Callable[[], Mapping[str, Sequence[Shape]]]] = [self.shapes_of_eager_ops]
         self.places: list[Callable[[], Mapping[str, tuple[str, ...]]]] = [lambda: self.eager_places]
+        self.slices: list[Callable[[], Mapping[str, Place]]] = [lambda: self.eager_slices]
         #: By the name of an eager op: its type, the shapes of its inputs and results; and the lines of the program.
         self.eager_shapes: dict[str, tuple[str, Sequence[Shape], Sequence[Shape]]] = {}
         self.eager_places: dict[str, tuple[str, ...]] = {}
+        self.eager_slices: dict[str, Place] = {}
         #: The op that made a tensor, and which of its outputs it is.
         self.maker: dict[int, Tensor] = {
             tensor_id: (f"argument[{index}]", 0) for index, tensor_id in enumerate(recording.arguments)
@@ -91,6 +94,7 @@ class _Builder:
             partial(_together, self.work),
             partial(_together, self.shapes),
             partial(_together, self.places),
+            partial(_together, self.slices),
         )
 
     def work_of_eager_ops(self) -> dict[str, float]:
@@ -160,6 +164,8 @@ class _Builder:
         )
         self.eager_shapes[name] = step.type, step.shapes, step.results
         self.eager_places[name] = step.places
+        if step.cut:
+            self.eager_slices[name] = step.cut
         if step.held and device is not None:
             self.fetch(step, device)
         for attribute, function in step.functions.items():
@@ -209,6 +215,7 @@ class _Builder:
         unit = OUTSIDE_PREFIX + name if compiled else None
         written = user_ops(self.graph_of(step), requested, arguments=arguments, gradient_of=gradient_of, unit=unit)
         self.places.append(partial(places_in, written.ops, name, step.type))
+        self.slices.append(partial(places_of_slices, written.ops, name))
         for index, (path, port) in written.returned.items():
             if index < len(step.outputs):
                 self.maker[step.outputs[index]] = name_in_trace(path, name), port

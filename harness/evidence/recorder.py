@@ -16,6 +16,7 @@ from harness.evidence.functions import called_by, compiled_by_xla
 from harness.evidence.handing import Handing
 from harness.evidence.marks import BACKWARD_ATTRIBUTE, FORWARD_ATTRIBUTE, FORWARD_ELSEWHERE_ATTRIBUTE
 from harness.evidence.places import places_of_call
+from harness.evidence.slices import SLICES, place_of_slice
 from harness.evidence.steps import RecordedOp, Recording
 from harness.evidence.tapes import Tapes
 from harness.evidence.watching import run_new_op, watched
@@ -49,6 +50,8 @@ class Recorder(Tapes):
             step.aside = True
         if "Dataset" in op_type:
             step.functions = self.functions_in(attributes)
+        if op_type in SLICES:
+            step.cut = place_of_slice(inputs, attributes)
         self.ran(step, inputs, outputs)
         self.add(step, attributes)
 

@@ -9,6 +9,7 @@ from typing import Any
 from harness._tensorflow import CollectedGraph
 from harness.devices.name import DeviceName
 from harness.evidence.op import Transfer
+from harness.evidence.passes import unroll
 from harness.evidence.placed import sends_of, user_path
 from harness.evidence.roles import role_of
 from harness.lazy import tf
@@ -82,9 +83,13 @@ def imported(graph: Any, shapes: Sequence[Shape]) -> Any | None:
 
 
 def _with_shapes(graph: Any, shapes: Sequence[Shape]) -> Any:
-    """A copy of the graph without devices, its arguments of the shapes that they were called with."""
+    """A copy of the graph without devices, its arguments of the shapes that they were called with.
+
+    TensorFlow knows no shape of what a loop is given and hands on to its next pass. Here, there is one pass.
+    """
     copy = tf.compat.v1.GraphDef()
     copy.CopyFrom(graph)
+    unroll(copy)
     for node in copy.node:
         node.device = ""
         node.attr.pop("_class", None)

@@ -9,6 +9,7 @@ from typing import Any
 
 from harness._tensorflow import CollectedGraph
 from harness.evidence.sizes import Shape
+from harness.evidence.slices import Place
 
 
 class RecordedOp:
@@ -41,6 +42,8 @@ class RecordedOp:
     backward = False
     #: The line of the user's program that ran an eager op, and where that function was called.
     places: tuple[str, ...] = ()
+    #: Where an eager slice cuts.
+    cut: Place = ()
     #: Name of the op in the trace; given when the trace is built.
     label = ""
 

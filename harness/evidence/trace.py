@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from harness.devices.device import Device
     from harness.evidence.diff import TraceDiff
     from harness.evidence.sizes import Collective, Shape
+    from harness.evidence.slices import Place
 
 
 @dataclass(frozen=True, repr=False)
@@ -42,6 +43,7 @@ class Trace:
     find_work: Callable[[], dict[str, float]] = field(default=dict, compare=False, repr=False)
     find_shapes: Callable[[], dict[str, Sequence[Shape]]] = field(default=dict, compare=False, repr=False)
     find_places: Callable[[], dict[str, tuple[str, ...]]] = field(default=dict, compare=False, repr=False)
+    find_slices: Callable[[], dict[str, Place]] = field(default=dict, compare=False, repr=False)
 
     @cached_property
     def collectives(self) -> tuple[Collective, ...]:
@@ -62,6 +64,11 @@ class Trace:
     def shapes(self) -> Mapping[str, Sequence[Shape]]:
         """The shapes of what each op made, by its name, where they are known."""
         return self.find_shapes()
+
+    @cached_property
+    def slices(self) -> Mapping[str, Place]:
+        """Where slices cut, by their names: those of one tensor that cut at the same place make the same rows."""
+        return self.find_slices()
 
     @property
     def unproven(self) -> tuple[Op, ...]:

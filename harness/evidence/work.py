@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import takewhile
 from math import prod, sqrt
 
 from harness._tensorflow import CollectedGraph
 from harness.evidence.op_types import written_type
+from harness.evidence.passes import passes
 from harness.evidence.placed import user_path
 from harness.evidence.sizes import Shape, imported, shape_of
 from harness.evidence.userops import UserOp
@@ -79,24 +80,49 @@ def work_of(
 ) -> dict[str, float]:
     """The work of the ops of one executed function; arguments as for ``sizes.transfers_of``.
 
-    What the optimizer took away counts as an op on each element of the largest tensor that it would have read.
+    An op in a loop works in each pass. What was fused into a product counts as an op on each element of its result, and
+    what the optimizer took away as one on each element of the largest tensor that it would have read.
     """
     whole = imported(graph.after, shapes)
     if whole is None:
         return {}
     found: dict[str, float] = {}
     made: dict[str, Shape] = {}
+    fused: list[str] = []
+    times = passes(graph.after)
     for op in whole.get_operations():
-        path, outputs = user_path(op.name), [shape_of(tensor) for tensor in op.outputs]
-        found[f"{name}/{path}"] = estimate(written_type(op.type), map(shape_of, op.inputs), outputs)
+        path, kind, outputs = user_path(op.name), written_type(op.type), [shape_of(tensor) for tensor in op.outputs]
+        found[path] = estimate(kind, map(shape_of, op.inputs), outputs) * times.get(op.name, 1)
         if outputs:
             made[path] = outputs[0]
+        if kind.startswith("_Fused"):
+            fused.append(path)
+    ops = {each.path: each for each in written}
+    for path in fused:
+        _move_to_product(path, ops, found, made)
     for each in written:
-        if f"{name}/{each.path}" not in found:
+        if each.path not in found:
             read = [made.get(path) for path, _ in each.inputs]
             made[each.path] = max(read, key=lambda shape: _elements(shape) or 0, default=None)
-            found[f"{name}/{each.path}"] = estimate(each.type, read, [made[each.path]])
-    return found
+            found[each.path] = estimate(each.type, read, [made[each.path]])
+    return {f"{name}/{path}": work for path, work in found.items()}
+
+
+def _move_to_product(path: str, ops: Mapping[str, UserOp], found: dict[str, float], made: dict[str, Shape]) -> None:
+    """Give the work of an op that a product was fused into to the product."""
+    passed = [path]
+    while (op := ops.get(passed[-1])) is not None and op.inputs and not _is_product(op.type):
+        passed.append(op.inputs[0][0])
+    if op is None or passed[-1] in found or not _is_product(op.type):
+        return
+    work, shape = found[path], made.get(path)
+    for each in passed:
+        found[each], made[each] = float(_elements(shape) or 0), shape
+    found[passed[-1]] = work
+
+
+def _is_product(op_type: str) -> bool:
+    return "Conv" in op_type or any(word in op_type for word in _PRODUCTS)
 
 
 def _elements(shape: Shape) -> int | None:

@@ -9,9 +9,10 @@ from typing import Any
 import numpy as np
 
 from harness.devices.device import Devices
-from harness.faults.fault import Case, Fault, soft_placement
+from harness.faults.fault import Case, Fault
 from harness.faults.samples import on_each, sample
 from harness.faults.slips import Towers, slip
+from harness.judgement.runs import soft_placement
 from harness.lazy import tf
 
 

@@ -7,9 +7,10 @@ from functools import partial
 from typing import Any
 
 from harness.devices.device import Devices
-from harness.faults.fault import Case, Fault, soft_placement
+from harness.faults.fault import Case, Fault
 from harness.faults.samples import add_up, on_each, sample, uneven
 from harness.faults.slips import Towers, slip
+from harness.judgement.runs import soft_placement
 from harness.lazy import tf
 
 

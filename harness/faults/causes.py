@@ -9,9 +9,10 @@ from typing import Any
 import numpy as np
 
 from harness.devices.device import Devices
-from harness.faults.fault import Fault, soft_placement
+from harness.faults.fault import Fault
 from harness.faults.samples import integers, on_each, sample
 from harness.faults.slips import Towers, slip, two_layers
+from harness.judgement.runs import soft_placement
 from harness.lazy import tf
 from harness.parallel.data import make_parallel
 

@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import re
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
 from harness.devices.device import Devices
 from harness.judgement.verification import Verification
 from harness.judgement.verify import verify
-from harness.lazy import tf
 
 #: The group of a fault by the first letter of its name.
 GROUPS = {
@@ -28,17 +27,6 @@ GROUPS = {
 
 #: A program under test: a callable over keyword arguments.
 Program = Callable[..., Any]
-
-
-@contextmanager
-def soft_placement() -> Iterator[None]:
-    """TensorFlow's default: an op whose device is absent runs elsewhere. Restores the previous setting."""
-    before = tf.config.get_soft_device_placement()
-    tf.config.set_soft_device_placement(True)
-    try:
-        yield
-    finally:
-        tf.config.set_soft_device_placement(before)
 
 
 class Planted(ABC):

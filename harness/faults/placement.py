@@ -6,9 +6,10 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from harness.devices.device import Devices
-from harness.faults.fault import Case, Fault, kinds, soft_placement
+from harness.faults.fault import Case, Fault, kinds
 from harness.faults.samples import in_shards, on_each, sample, uneven
 from harness.faults.slips import Towers, slip
+from harness.judgement.runs import soft_placement
 from harness.lazy import tf
 
 #: The index of a device that no machine has.

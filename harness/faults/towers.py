@@ -8,9 +8,10 @@ from typing import Any
 import numpy as np
 
 from harness.devices.device import Devices
-from harness.faults.fault import Case, Fault, soft_placement
+from harness.faults.fault import Case, Fault
 from harness.faults.samples import uneven
 from harness.faults.slips import Towers, elsewhere, second, slip, two_layers
+from harness.judgement.runs import soft_placement
 from harness.lazy import tf
 
 

@@ -37,7 +37,9 @@ _SUBSTANTIAL = 0.3
 #: Ops that weigh more than others, where the shapes of none are known, and that work with weights.
 _HEAVY = ("MatMul", "Einsum", "Conv", "XlaDot")
 #: Ops that only view or copy what they get.
-_VIEWS = frozenset({"Bitcast", "ConjugateTranspose", "Copy", "DeepCopy", "Reverse", "ReverseV2", "Roll", "Transpose"})
+_VIEWS = frozenset(
+    {"Bitcast", "ConjugateTranspose", "Copy", "DeepCopy", "EnsureShape", "Reverse", "ReverseV2", "Roll", "Transpose"}
+)
 
 
 def is_product(op: Op) -> bool:
@@ -63,6 +65,8 @@ class Account:
     def work(self) -> list[Op]:
         """The forward work, each op of which depends on what the program gets where there is such work."""
         cut_out = {name for cut in self.cuts if _of_a_batch(cut) for name, port in cut.parts if port is None}
+        # What looks rows up by what the program gets, such as a shard, is work.
+        cut_out = {name for name in cut_out if not self._looks_up(name)}
         no_work = cut_out | checks_of(self.wiring, unread=False)
         found = [
             op
@@ -76,6 +80,11 @@ class Account:
         found = [op for op in found if op.name not in self.optimizer] or found
         given = [op for op in found if op.name in self._dependent]
         return given if sum(map(self.weight, given)) > sum(map(self.weight, found)) / 2 else found
+
+    def _looks_up(self, name: str) -> bool:
+        """Whether the rows that an op picks depend on what the program gets."""
+        at = self.provenance.sources.get(name, [])[1:]
+        return any(each in self._given or each.startswith("argument[") for each, _ in at)
 
     @cached_property
     def cuts(self) -> list[Cut]:

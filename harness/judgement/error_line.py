@@ -39,6 +39,11 @@ _LOOP_GRADIENT = re.compile(
     r"Cannot place the graph because a reference or resource edge .*dst node is name='\S*while\S*_RetVal'"
     r"|Cannot colocate nodes .*Cannot merge devices .*__forward_"
 )
+#: A scope that names a GPU that the process does not have, in a graph and in eager code.
+_ABSENT_GPU = re.compile(
+    r"explicitly assigned to \S*device:(GPU:(\d+)) but available devices are|"
+    r"satisfy device specification '\S*device:(GPU:(\d+))'\. enable_soft_placement=0"
+)
 #: What XLA compiles, on another device than a variable that it reads.
 _XLA_VARIABLE = re.compile(
     r"Trying to access resource (\S+?)(?:/\d+)? .*located in device \S*device:(\w+:\d+) from device \S*device:(\w+:\d+)"
@@ -68,6 +73,13 @@ def error_line(error: BaseException) -> str:
             f"XLA cannot read a variable of another device: {found[1]} is on {found[2]}, but the compiled function "
             f"runs on {found[3]}; create the variable on {found[3]}, or switch XLA off if you switched it on "
             "(Keras always compiles grouped convolutions with XLA)"
+        )
+    if (found := _ABSENT_GPU.search(text)) and not re.search(rf"{found[1] or found[3]}\b", text[found.end() :]):
+        name, number = found[1] or found[3], int(found[2] or found[4])
+        spec = f"softgpu:{max(number + 1, 2)}"
+        text = (
+            f"a scope names {name}, which this process does not have; give it software GPUs with "
+            f"--harness-devices={spec} or harness.configure({spec!r}), or take the names of scopes from the devices"
         )
     if _NO_MESH.search(text):
         text = "a tf.function cannot copy tensors to a DTensor mesh; verify the program with modes=('eager',)"

@@ -13,7 +13,7 @@ from harness.devices.name import DeviceName
 from harness.evidence.arithmetic import CALLS, JOINS, SPLITS, computes
 from harness.evidence.op import Op
 from harness.evidence.trace import Trace
-from harness.judgement.accounting import Account
+from harness.judgement.accounting import Account, is_product
 from harness.judgement.clients import misplaced_updates, prepares_for_a_server
 from harness.judgement.companions import are_an_unscoped_model, live_with
 from harness.judgement.detours import detours
@@ -27,6 +27,8 @@ _JOINED = (
     "results from several devices are joined inside the scope of one of them, anew for every part; join them once, "
     "after the loop over the devices"
 )
+#: The share of all work that other devices could take over from which on layers of all branches are a finding.
+_SERIAL = 0.2
 _SPLIT = "a batch for several devices is split inside the scope of one of them; split it on the host"
 
 
@@ -81,7 +83,7 @@ def judge_branches(account: Account, devices: Devices) -> Iterator[Misplaced]:
         shards = Shards(Cut(None, parts, family, [*ops.values()]), provenance, devices, account.trace)
         shards.are_dealt = False
         if shards.are_on_several:
-            odd = ops.keys() if _are_shards(account, shards) else shards.odd_ones()
+            odd = ops.keys() if _are_shards(account, shards) else shards.odd_ones() | _serial_ones(account, shards)
             yield from (each for each in shards.misplaced() if each.op.name in odd)
             yield from left_to_others(shards)
 
@@ -91,6 +93,25 @@ def _are_shards(account: Account, branches: Shards) -> bool:
     steps = [step for step in branches.steps.values() if any(map(account.has_own_weights, step.values()))]
     used = [[account.weights_of(op) for op in step.values()] for step in steps]
     return bool(used) and all(each[0] and each.count(each[0]) == len(each) > 1 for each in used)
+
+
+def _serial_ones(account: Account, branches: Shards) -> set[str]:
+    """Layers of all branches that one device runs, where each device runs layers of a branch of its own besides.
+
+    As where the columns of a layer are shared out, and the rows of the next one are not.
+    """
+    homes = branches.homes
+    layers = {op.name: op for op in branches.worked if is_product(op) and account.has_own_weights(op)}
+    at_home = {branches.place(op) for op in layers.values() if branches.place(op) in homes.get(branches.part(op), ())}
+    if at_home != branches.devices or len(homes) != len(branches.devices):
+        return set()
+    found: set[str] = set()
+    for step in branches.steps.values():
+        together = len({branches.place(op) for op in step.values()}) == 1 < len(step) == len(homes)
+        if together and layers.keys() >= {op.name for op in step.values()}:
+            found.update(op.name for part, op in step.items() if branches.place(op) not in homes[part])
+    enough = sum(account.weight(layers[name]) for name in found) >= _SERIAL * sum(map(account.weight, account.work))
+    return found if enough else set()
 
 
 def _joins_in_a_tower(shards: Shards) -> Iterator[Misplaced]:

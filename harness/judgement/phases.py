@@ -154,12 +154,12 @@ def _part_of(shards: Shards, source: tuple[str, int]) -> int | None:
 
 
 def _made(shards: Shards) -> dict[str, object]:
-    """What each op makes: alike where two ops do the same to the same. Slices at constant places all differ.
+    """What each op makes: alike where two ops do the same to the same. Rows that are picked by constants all differ.
 
     What is read of a variable that the program writes to, if it is used with a single part, is each time another one.
     """
     users: dict[int, set[int]] = defaultdict(set)
-    variables = shards.trace.variables
+    variables, slices = shards.trace.variables, shards.trace.slices
     for op in shards.ops:
         for name, _ in shards.provenance.sources[op.name]:
             for variable in variables.get(name, ()):
@@ -171,11 +171,12 @@ def _made(shards: Shards) -> dict[str, object]:
     for op in shards.wiring.ops:
         sources = shards.provenance.sources[op.name] if op.type not in SHAPES else ()
         behind = tuple((made.get(name, name), port) for name, port in sources)
-        known = hash((op.type, variables.get(op.name, ()), behind))
+        known = hash((op.type, variables.get(op.name, ()), behind, slices.get(op.name)))
         if op.role == "constant" or op.type in SHAPES or (sources and fixed.issuperset(name for name, _ in sources)):
             fixed.add(op.name)
-        cut = op.type in SLICES and op.name not in fixed and fixed.issuperset(name for name, _ in sources[1:2])
-        apart = cut or not changed.isdisjoint(variables.get(op.name, ()))
+        picked = op.type in SLICES and op.name not in slices and op.name not in fixed
+        picked = picked and fixed.issuperset(name for name, _ in sources[1:2])
+        apart = picked or not changed.isdisjoint(variables.get(op.name, ()))
         made[op.name] = op.name if apart else known
     return made
 

@@ -81,7 +81,7 @@ class Provenance:
     def cuts(self) -> Iterator[Cut]:
         """One after the other, where there are at least two parts."""
         for (kind, key), parts in self._cuts().items():
-            if len(parts) > 1:
+            if len(set(parts.values())) > 1:
                 family = self.followed(parts)
                 ops = [self.wiring.by_name[name] for name, part in family.items() if part != SEVERAL]
                 yield Cut(self._whole(kind, key), parts, family, ops)
@@ -102,8 +102,10 @@ class Provenance:
     def _cuts(self) -> dict[tuple[str, Any], dict[_Part, int]]:
         """All parts that were cut from one tensor, numbered."""
         groups: dict[tuple[str, Any], dict[_Part, int]] = defaultdict(dict)
-        # Two splits of one tensor into as many parts, as in each layer of a graph network, make the same parts.
+        # Two splits of one tensor into as many parts, as in each layer of a graph network, make the same parts, and two
+        # slices at one place the same part.
         firsts: dict[tuple[object, ...], str] = {}
+        slices = self.wiring.trace.slices
         for name in self._readers:
             if name.startswith("argument["):
                 # Parts of one batch are alike in all but the number of their rows.
@@ -120,7 +122,9 @@ class Provenance:
                 maker = self.wiring.by_name.get(base[0])
                 if maker is None or maker.type not in SHAPES:
                     group = groups["slice", base]
-                    group[op.name, None] = len(group)
+                    place = slices.get(op.name, op.name)
+                    first = firsts.setdefault(("slice", base, place), op.name)
+                    group[op.name, None] = group.get((first, None), len({*group.values()}))
             elif op.type == "IteratorGetNext":
                 group = groups["dataset", None]
                 group[op.name, None] = len(group)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import nullcontext
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, field
 from itertools import chain
 from typing import Any, Literal
@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from harness._tensorflow import as_autograph
+from harness.judgement.drawing import SameNumbers
 from harness.judgement.fields import in_fields
 from harness.lazy import tf
 
@@ -42,8 +43,9 @@ class Result:
 class Program:
     """A callable over ``**inputs`` with the sources that gradients are taken for.
 
-    ``scope`` is the device that the whole run is put on, or ``None`` to leave placement to the callable. ``upstream``
-    gives, for a result and its number, what is sent back to it in the place of the :func:`projection`.
+    ``scope`` is the device that the whole run is put on, as far as the device has kernels, or ``None`` to leave
+    placement to the callable. ``upstream`` gives, for a result and its number, what is sent back to it in the place of
+    the :func:`projection`.
     """
 
     fn: Callable[..., Any]
@@ -53,14 +55,24 @@ class Program:
     seed: int
     scope: str | None = None
     upstream: Callable[[Any, int], Any] | None = None
+    #: The numbers that each run draws, where they have to be the same.
+    numbers: SameNumbers | None = None
     #: By the mode: the concrete function, and what is sent back in it.
     _graphs: dict[str, tuple[Any, Upstreams]] = field(default_factory=dict)
 
     def runner(self, mode: Mode) -> Callable[..., Any]:
         """The callable to run in this mode; it takes the leaves of the inputs and returns tensors."""
-        if mode == "eager":
-            return self.step
-        return lambda *tensors: self.function(mode)(*tensors, tf.constant(1.0))
+
+        def run(*tensors: Any) -> Any:
+            function = self.step if mode == "eager" else self.function(mode)
+            last = () if mode == "eager" else (tf.constant(1.0),)
+            with self._drawn(), nullcontext() if self.scope is None else soft_placement():
+                return function(*tensors, *last)
+
+        return run
+
+    def _drawn(self) -> AbstractContextManager[None]:
+        return nullcontext() if self.numbers is None else self.numbers.drawn()
 
     def graph(self) -> Any:
         """The graph that is run in the mode "graph", a ``FuncGraph``. Raises what building it raises."""
@@ -78,7 +90,8 @@ class Program:
             specs.append(tf.TensorSpec([], tf.float32))
             # A concrete function: TensorFlow would count the graphs of many programs as retracing of one function.
             upstreams: Upstreams = {}
-            self._graphs[mode] = tf.function(self._graph_step(upstreams)).get_concrete_function(*specs), upstreams
+            with self._drawn():
+                self._graphs[mode] = tf.function(self._graph_step(upstreams)).get_concrete_function(*specs), upstreams
         return self._graphs[mode][0]
 
     def forget_graphs(self) -> None:
@@ -150,6 +163,17 @@ class Program:
                 if _source(leaf):
                     names.append(f"input {name}" if len(leaves) == 1 else f"input {name}[{index}]")
         return names + variable_names(self.variables)
+
+
+@contextmanager
+def soft_placement() -> Iterator[None]:
+    """TensorFlow's default: an op whose device is absent, or has no kernel for it, runs elsewhere. Restored after."""
+    before = tf.config.get_soft_device_placement()
+    tf.config.set_soft_device_placement(True)
+    try:
+        yield
+    finally:
+        tf.config.set_soft_device_placement(before)
 
 
 def rows_of(parallel: Callable[..., Any], inputs: Mapping[str, Any]) -> int | None:

@@ -190,13 +190,13 @@ class Shards:
         shapes: dict[str, int] = {}
         for op in self.ops:
             part = self.part(op)
-            # Parts at the edge have fewer neighbours, rows of which they are joined with.
+            # Parts at the edge have fewer neighbours, rows of which they are joined with, and filling on one side.
             inputs = [
                 shapes.get(name, 0) if self.family.get(name) == part else -(name in self.family)
                 for name, _ in self.provenance.sources[op.name]
                 if op.type not in JOINS or self.family.get(name) == part
             ]
-            shapes[op.name] = hash((op.type, tuple(inputs)))
+            shapes[op.name] = hash((op.type, *(sorted(inputs) if op.type in JOINS else inputs)))
         done: dict[int, dict[int, list[Op]]] = defaultdict(lambda: defaultdict(list))
         for op in self.worked:
             done[shapes[op.name]][self.part(op)].append(op)

@@ -15,6 +15,7 @@ from harness.evidence.op import Op
 from harness.evidence.roles import LOOKUPS
 from harness.judgement.accounting import Account
 from harness.judgement.provenance import SEVERAL, SLICES, Cut
+from harness.judgement.shards import SHARE
 from harness.judgement.strays import Misplaced
 
 _WHOLE = (
@@ -163,13 +164,13 @@ def _makers(account: Account, cut: Cut, ops: Sequence[Op]) -> set[DeviceName]:
 
 
 def _is_shared_out(cut: Cut, account: Account, devices: Set[DeviceName]) -> bool:
-    """Whether each part of a batch has one device alone, lookups at their variable aside, and each device a part."""
-    places: dict[int, set[DeviceName]] = defaultdict(set)
+    """Whether nearly all work on each part of a batch is on one device, lookups aside, and each device has a part."""
+    places: dict[int, dict[DeviceName, float]] = defaultdict(lambda: defaultdict(float))
     for op in account.work:
         if cut.family.get(op.name, SEVERAL) != SEVERAL and op.type not in LOOKUPS:
-            places[cut.family[op.name]].add(account.places[op.name])
-    apart = all(len(each) == 1 for each in places.values())
-    if not apart or set[DeviceName]().union(*places.values()) != devices:
+            places[cut.family[op.name]][account.places[op.name]] += account.weight(op)
+    apart = all(max(each.values()) >= (1 - SHARE) * sum(each.values()) for each in places.values())
+    if not apart or {max(each, key=lambda device: each[device]) for each in places.values()} != devices:
         return False
     return _is_given(cut) or _are_rows(account, cut)
 

@@ -131,7 +131,7 @@ class Verification:
     def _is_told(self, finding: Finding) -> bool:
         """Whether the verdict's line has said this."""
         fault = finding.message.partition("; ")[0].rstrip(".")
-        return finding.kind in VALUE_KINDS | PLACE_KINDS and fault.casefold() in self.reason.casefold()
+        return finding.kind in VALUE_KINDS | PLACE_KINDS | {"error"} and fault.casefold() in self.reason.casefold()
 
 
 def describe(finding: Finding, *, told: bool = False, placed: bool = False) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, ParamSpec
@@ -18,12 +19,13 @@ from harness.devices.runtime import current
 from harness.errors import DevicesUnavailable, UsageError, VerificationError
 from harness.evidence.places import place_of_call
 from harness.judgement.accepted import Acceptance, known_acceptances
+from harness.judgement.drawing import numbers_kept
 from harness.judgement.other_numbers import looked_again
 from harness.judgement.patterns import PATTERNS
 from harness.judgement.progress import Progress
 from harness.judgement.proving import proved
 from harness.judgement.runs import MODES, Mode
-from harness.judgement.saved_case import SavedCase, is_folder_name
+from harness.judgement.saved_case import SavedCase, is_folder_name, size_bytes
 from harness.judgement.shrinking import Programs, known_maker, smallest
 from harness.judgement.state import distinct
 from harness.judgement.verdict import conclude
@@ -164,7 +166,9 @@ def verify(
         programs = Programs(parallel, reference, given, known)
         maker = known_maker(shrink, parallel)
         acceptances = known_acceptances(accept)
-        before = [variable.numpy() for variable in used] if save is not None else []
+        cases, size = session.cases, 0 if session.cases is None else size_bytes(given, used)
+        kept = cases is not None and (cases.most_bytes is None or size <= cases.most_bytes)
+        before = [variable.numpy() for variable in used] if kept or save is not None else []
 
         def judged(
             programs: Programs, modes: Sequence[Mode], progress: Callable[[str], None], *, again: bool = True
@@ -203,7 +207,8 @@ def verify(
 
             return looked_again(found, examination, proof, with_others)
 
-        with Progress() as progress:
+        around = numbers_kept() if hasattr(reference, "is_first_device_run") else nullcontext()
+        with around, Progress() as progress:
             verification = judged(programs, chosen, progress)
             if shrink and verification.verdict is Verdict.FAIL:
                 progress("looking for a smaller case")
@@ -213,10 +218,14 @@ def verify(
                 reason = verification.reason.rstrip(".")
                 smaller = f"The program still fails with {less}" if less else "No smaller case fails in the same way"
                 verification = replace(verification, reason=f"{reason}. {smaller}")
-        if save is not None and case is None and verification.verdict is Verdict.FAIL:
-            place, reason = place_of_call() or "", verification.reason
-            failed = SavedCase.of(programs.inputs, before, seed, chosen, known.spec, place, reason)
-            verification = replace(verification, reason=f"{reason.rstrip('.')}. {failed.kept_in(Path(save))}")
+        if (save is not None or cases is not None) and case is None and verification.verdict is Verdict.FAIL:
+            place, reason, failed = place_of_call() or "", verification.reason, None
+            if kept or save is not None:
+                failed = SavedCase.of(programs.inputs, before, seed, chosen, known.spec, place, reason)
+            if failed is not None and save is not None:
+                verification = replace(verification, reason=f"{reason.rstrip('.')}. {failed.kept_in(Path(save))}")
+            elif cases is not None:
+                cases.keep(failed, size)
         return observed(verification)
 
 

@@ -126,7 +126,8 @@ def prove(
         variables: variables that both use. Gradients are taken for them, and their values after the call are compared,
             as are those of other variables that both programs use.
         gradients: compare the gradients of the outputs with respect to the floating inputs and to ``variables``, for
-            any upstream gradient. ``None``: if there are ``variables``.
+            any upstream gradient. ``None``: if there are ``variables`` and TensorFlow can differentiate both programs
+            (it cannot differentiate a step that takes gradients of ``tf.recompute_grad``).
         same: pairs of variables that start with equal values. It is assumed, not checked.
 
     Returns:
@@ -154,8 +155,17 @@ def prove(
     starts, assumed = _starts(same)
 
     def graphs(any_rows: Sequence[int]) -> tuple[Traced, Traced]:
-        with tf.device(None):
-            one, other = (traced(fn, given, named, gradients=wanted, any_rows=any_rows) for fn in (parallel, reference))
+        nonlocal wanted
+        try:
+            with tf.device(None):
+                one, other = (
+                    traced(fn, given, named, gradients=wanted, any_rows=any_rows) for fn in (parallel, reference)
+                )
+        except (LookupError, NotImplementedError):
+            if not wanted or gradients:
+                raise
+            wanted = False
+            return graphs(any_rows)
         return one, other
 
     return answer(Question(graphs, given.shapes, named, starts), assumed)

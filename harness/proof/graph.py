@@ -71,7 +71,8 @@ class Run(Evaluation):
         rule = TABLE.get(op.type)
         only_shape = rule.only_shape if isinstance(rule, Rule) else ()
         lost = next((arg for at, arg in enumerate(args) if isinstance(arg, Lost) and at not in only_shape), None)
-        if lost is not None and op.type not in _INLINED:
+        # What stands for any upstream gradient depends on nothing that leads to it.
+        if lost is not None and op.type not in _INLINED and op.name not in self.placeholders:
             self._forget(refs, lost.why)
             return [lost] * len(op.outputs)
         if not op.outputs and not refs:

@@ -11,13 +11,12 @@ import sys
 from collections.abc import Callable, Generator
 from dataclasses import asdict, dataclass, field
 from functools import wraps
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from harness import session as library_session
-from harness.pytest_plugin import annotate, gate, memory, modes, page, speed
+from harness.pytest_plugin import annotate, gate, memory, modes, page, saving, speed
 from harness.pytest_plugin.early import AfterImport
 from harness.pytest_plugin.requested import (
     DEFAULT_DEVICES,
@@ -35,7 +34,6 @@ if TYPE_CHECKING:
 
 OPTION_REQUIRE = "--harness-require"
 OPTION_SHRINK = "--harness-shrink"
-OPTION_SAVE = "--harness-save"
 MARKER = "devices"
 _MARKER_HELP = (
     "devices(min=1, kind=None): the test needs at least `min` configured devices, and is skipped without them; `kind` "
@@ -104,12 +102,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         help="when the fixture `verify` fails, look for the fewest rows, devices and outputs that still fail in the "
         "same way",
     )
-    group.addoption(
-        OPTION_SAVE,
-        metavar="DIR",
-        help="when the fixture `verify` fails, save the inputs, variables and seed in this folder, for "
-        "`harness replay`",
-    )
+    saving.add_option(group)
     annotate.add_options(group)
     page.add_options(group)
     speed.add_options(group)
@@ -137,11 +130,7 @@ def pytest_configure(config: pytest.Config) -> None:
     gate.register(config)
     annotate.register(config)
     state.watch.keeps = page.register(config)
-    folder = config.getoption(OPTION_SAVE)
-    if folder is not None and (not folder or (Path(folder).exists() and not Path(folder).is_dir())):
-        raise pytest.UsageError(
-            f"{OPTION_SAVE}={folder} is {'a file' if folder else 'empty'}; accepted: the path of a folder"
-        )
+    saving.register(config, project)
     if origin == "default":
         return
     from harness.devices.request import resolve
@@ -166,6 +155,7 @@ def pytest_unconfigure(config: pytest.Config) -> None:
         library_session.observers.remove(state.watch.observe)
         library_session.devices = library_session.root = None
         library_session.accept = ()
+        saving.unregister()
 
 
 def pytest_report_header(config: pytest.Config) -> str:
@@ -299,8 +289,8 @@ def verify(_harness_devices: Devices, _harness_mode: str | None, pytestconfig: p
     @wraps(library_verify)
     def verify_here(*args: Any, devices: Devices = _harness_devices, check: bool = True, **kwargs: Any) -> Any:
         __tracebackhide__ = True
-        chosen = {"shrink": pytestconfig.getoption(OPTION_SHRINK), "save": pytestconfig.getoption(OPTION_SAVE)}
-        kwargs = {**{name: value for name, value in chosen.items() if value}, **kwargs}
+        if pytestconfig.getoption(OPTION_SHRINK):
+            kwargs = {"shrink": True, **kwargs}
         if (mode := _harness_mode) is not None:
             if mode not in kwargs.get("modes", (mode,)):
                 pytest.skip(f"this verification does not run in the mode {mode}")

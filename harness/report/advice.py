@@ -15,6 +15,12 @@ if TYPE_CHECKING:
 
 #: Name of the record in the report folder.
 ADVICE_FILE = "advice.json"
+#: What the table calls TensorFlow's algorithms, whose names are longer than its column; other lines have the names.
+_ALGORITHMS = {
+    "HierarchicalCopyAllReduce": "hierarchical copy",
+    "ReductionToOneDevice": "reduction to one",
+    "NcclAllReduce": "NCCL",
+}
 #: Characters of a reason; the record has all of it.
 _REASON = 600
 
@@ -60,11 +66,8 @@ def said(way: Way) -> str:
 
 
 def _folded_cells(way: Way) -> tuple[str, ...]:
-    """A row of the table in cells that fit into 80 columns."""
+    """A row of the table in cells that fit into 80 columns, each folded between words."""
     name, judgement, *rest = way.cells
-    return _folded(name), judgement.replace("comparable", "com-\nparable"), *rest
-
-
-def _folded(name: str) -> str:
-    """A name in lines that fit into a table of 80 columns."""
-    return name.replace(" with ", ",\n").replace("CopyAllReduce", "Copy-\nAllReduce").replace("ToOne", "To-\nOne")
+    for algorithm, words in _ALGORITHMS.items():
+        name = name.replace(algorithm, words)
+    return name.replace(" with ", ",\n"), judgement.replace(" ", "\n"), *rest

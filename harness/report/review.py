@@ -96,7 +96,9 @@ def summary(notes: Sequence[Note], lines: Sequence[str]) -> str:
             text += ["", f"and {plural(len(notes) - number, 'more finding')}"]
             break
         text.append(row)
-    return "\n".join([*text, "", *(f"- {_cell(line.strip())}" for line in lines), ""])
+    # What belongs to the line before is indented, in Markdown too.
+    said = (f"{'  ' if line.startswith(' ') else ''}- {_cell(line.strip())}" for line in lines)
+    return "\n".join([*text, "", *said, ""])
 
 
 def _cell(text: str) -> str:

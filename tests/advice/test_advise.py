@@ -12,9 +12,11 @@ import pytest
 
 import harness
 from harness.advice.record import Way
+from harness.advice.script import Facts, Script, Source
 from harness.advice.trial import Trial
+from harness.devices.device import Devices
 from harness.errors import InvalidTarget, UsageError
-from harness.speed.record import Interval
+from harness.speed.record import DeviceMemory, Interval
 
 pytestmark = pytest.mark.usefixtures("forked_workers")
 
@@ -150,6 +152,24 @@ def test_variants_are_tried_where_they_may_come_near_the_best_way(
     seconds[0] = 1e6
     assert [way.judgement for way in slow._variants(ways)] == ["proved", "not comparable", "not comparable"]
     assert tried == ["pipeline with 4"]
+
+
+def test_a_way_that_does_not_fit_is_no_measure_for_the_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    def best(memory_bytes: int | None, too_large: bool = False, known: bool = True) -> float:
+        made = object.__new__(Trial)
+        made.facts, made.say = Facts(Source("build", "train"), "softgpu:2", "function"), lambda text: None
+        made.drawing, made.devices, made._initial, made._best = "", Devices([], spec=""), [], 0.0
+        made.memory_bytes, made._too_large = memory_bytes, too_large
+        peak = DeviceMemory("GPU:0", 200 << 20, "")
+        right = Way("pipeline", ("GPU:0",), "proved", speedup=Interval(2.0, 1.9, 2.1, 0.95), memory=(peak,) * known)
+        monkeypatch.setattr(made, "_timed", lambda way, script: right)
+        script = Script("", "", "", "")
+        assert made._tried("pipeline", lambda way: (right, script)) is right
+        return made._best
+
+    assert best(None) == best(300 << 20) == 1.9
+    assert best(300 << 20, too_large=True) == best(100 << 20, known=False) == 1.9
+    assert best(100 << 20) == best(100 << 20, too_large=True, known=False) == 0.0
 
 
 def test_algorithms_of_mirrored_strategy_are_those_that_differ_on_the_devices() -> None:

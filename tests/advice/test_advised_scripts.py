@@ -32,6 +32,18 @@ def test_all_scripts_are_python() -> None:
     compile(pipeline(replace(TRAINING, step="forward"), (0, 2, 5), 4).text, "script.py", "exec")
 
 
+def test_each_stage_has_an_optimizer_on_its_device_unless_it_looks_at_all_gradients() -> None:
+    def text(**options: bool) -> str:
+        facts = replace(TRAINING, scaled=False, joint=options.pop("joint", False))
+        return pipeline(facts, (0, 2, 5), 4, **options).text
+
+    assert text().count("optimizer.apply(slopes, weights)") == 1
+    assert "model.optimizer.apply" not in text()
+    for one in (text(joint=True), text(shared=True)):
+        assert "optimizers" not in one
+        assert one.count("model.optimizer.apply(gradients, variables)") == 1
+
+
 def test_a_variant_names_its_algorithm_and_its_number() -> None:
     one = on_one_device(TRAINING)
     default, copying = mirrored(TRAINING), mirrored(TRAINING, "ReductionToOneDevice")

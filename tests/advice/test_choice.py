@@ -85,6 +85,8 @@ def test_a_way_that_may_be_too_large_is_not_recommended() -> None:
     assert chosen(1000, one, fast, slow, unknown) == ("b", [True, False, True, None])
     # One device is too large, so a way may be slower, but must surely fit.
     assert chosen(800, one, held(unknown, 700, 600), way("d", 3.0, 3.1, 3.2)) == ("c", [False, True, None])
+    larger = with_choice(replace(advice(one, held(unknown, 700, 600)), memory_bytes=800))
+    assert larger.recommendation.startswith("One device of 800 B is too small. Use c on ")
     nothing = with_choice(replace(advice(one, fast), memory_bytes=300))
     assert (nothing.chosen, nothing.recommendation) == (
         "",
@@ -121,6 +123,7 @@ def test_the_table_fits_into_80_columns_and_leaves_out_what_is_wrong() -> None:
     lines = out.getvalue().splitlines()
     table = lines[2 : next(number for number, line in enumerate(lines) if line.startswith("make_parallel:"))]
     assert max(len(line.rstrip()) for line in table) <= 80
+    assert not [line for line in table if "-" in line.replace("-134", "")], "cells are folded between words"
     text = "\n".join(lines)
     assert "make_parallel: WRONG, left out: The function is not row-wise. More." in text
     assert "pipeline: not comparable: it draws random numbers" in text

@@ -39,6 +39,7 @@ def run(folder: Path, *arguments: str, planted: bool = True, **environment: str)
         patch.setattr(sys, "stdout", stdout)
         patch.setattr(sys, "stderr", stderr)
         patch.setattr(tempfile, "tempdir", None)
+        patch.setenv("HARNESS_PROFILES", "")  # which the commands set
         if planted:
             patch.syspath_prepend(str(PLANTED_FOLDER))
             patch.setenv("_HARNESS_SUITE", "planted_checks:SUITE")

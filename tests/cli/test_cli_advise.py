@@ -10,6 +10,8 @@ from pathlib import Path
 import pytest
 from command_line import run, start
 
+from harness.devices.shipped import shipped_folder
+
 pytestmark = pytest.mark.usefixtures("forked_workers")
 
 PROGRAM = """
@@ -172,3 +174,17 @@ def test_bad_input_is_one_line(folder: Path) -> None:
         done = run(folder, "advise", *arguments, *(() if "--devices" in arguments else ("--devices", "cpu:1")))
         assert done.returncode == 2, done.stdout
         assert said in done.stderr.splitlines()[0], done.stderr
+
+
+def test_the_command_line_names_other_profiles_than_the_project(folder: Path) -> None:
+    card = (shipped_folder("hardware") / "h100-sxm.toml").read_text()
+    for name in ("of-the-project", "chosen"):
+        (folder / name).mkdir()
+        (folder / name / f"card-{name}.toml").write_text(card)
+    (folder / "pyproject.toml").write_text('[tool.harness]\nprofiles = "of-the-project"\n')
+    for options, name in (((), "of-the-project"), (("--profiles", "chosen"), "chosen")):
+        done = run(folder, "advise", "train.py:rows", "--for", "card-chosen", *options)
+        assert (done.returncode, len(done.stderr.splitlines())) == (2, 1), done.stderr
+        known = f"card-{name}, " in done.stderr or f"write card-{name}:1 for one" in done.stderr
+        assert known, done.stderr
+        assert ("how many cards?" in done.stderr) == (name == "chosen")

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import pytest
+import tensorflow as tf
 
+from harness import trace
 from harness.evidence.work import estimate
 
 X, W, Y = (2, 8, 8, 3), (3, 3, 3, 5), (2, 6, 6, 5)
@@ -49,3 +51,38 @@ def test_what_has_rows_of_unknown_number_is_unknown() -> None:
     assert estimate("MatMul", [(None, 5), (5, 6)], [(None, 6)]) == 0
     assert estimate("Conv2D", [(None, 8, 8, 3), W], [(None, 6, 6, 5)]) == 0
     assert estimate("Conv2DBackpropFilter", [(None, 8, 8, 3), (4,), (None, 6, 6, 5)], [W]) == 0
+
+
+def test_an_op_in_a_loop_works_in_each_pass_and_its_gradient_too() -> None:
+    w = tf.Variable(tf.ones((8, 8)))
+
+    def times(number: int, x: tf.Tensor) -> tf.Tensor:
+        return tf.while_loop(lambda t, _: t < number, lambda t, h: (t + 1, tf.matmul(h, w)), (0, x))[1]
+
+    def step(x: tf.Tensor) -> list[tf.Tensor]:
+        with tf.GradientTape() as tape:
+            six = tf.reduce_sum(times(6, x))
+        nested = tf.while_loop(lambda t, _: t < 3, lambda t, h: (t + 1, times(4, h)), (0, x))[1]
+        scanned = tf.scan(lambda h, _: tf.matmul(h, w), tf.range(5), initializer=x)
+        until = tf.while_loop(lambda h: tf.reduce_sum(h) < 9.0, lambda h: (tf.matmul(h, w),), (x,))[0]
+        return [tape.gradient(six, w), nested, scanned, until]
+
+    found = trace(tf.function(step), tf.ones((4, 8)))
+    once = 2 * 4 * 8 * 8
+    products = [op for op in found.ops if op.type == "MatMul"]
+    assert all(found.shapes[op.name][0] in ((4, 8), (8, 8)) for op in products)
+    forward = sorted(found.work[op.name] / once for op in products if op.role == "forward")
+    assert forward == [1, 5, 6, 12]
+    assert [found.work[op.name] / once for op in products if op.role == "gradient"] == [6, 6]
+
+
+def test_a_layer_computes_as_much_in_a_graph_which_fuses_it_as_in_eager_code() -> None:
+    w, bias = tf.Variable(tf.ones((24, 96))), tf.Variable(tf.ones(96))
+
+    def layer(x: tf.Tensor) -> tf.Tensor:
+        return tf.nn.relu(tf.nn.bias_add(tf.matmul(x, w), bias))
+
+    for step in (layer, tf.function(layer)):
+        found = trace(step, tf.ones((32, 24)))
+        work = {op.type: found.work[op.name] for op in found.ops if op.type in ("MatMul", "BiasAdd", "Relu")}
+        assert work == {"MatMul": 2 * 32 * 24 * 96, "BiasAdd": 32 * 96, "Relu": 32 * 96}

@@ -12,9 +12,9 @@ import numpy as np
 import pytest
 
 import harness
-from harness.faults.fault import soft_placement
 from harness.faults.samples import integers, sample, shares
 from harness.faults.slips import Towers
+from harness.judgement.runs import soft_placement
 from harness.records import Verdict
 
 pytest_plugins = ["four_devices"]

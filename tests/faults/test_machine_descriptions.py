@@ -13,7 +13,7 @@ from harness.devices.described.description import FAULT_KINDS, FAULT_TABLES
 from harness.devices.described.reading import load_description, read_description
 from harness.devices.described.state import gpus_of
 from harness.errors import InvalidDescription, UsageError
-from harness.hardware.profile import shipped_hardware_profiles
+from harness.hardware.profile import hardware_profiles
 
 NVML_ERROR = 'nvml-error error = "NVML_ERROR_TIMEOUT"'
 FOLDER = Path(__file__).resolve().parents[2] / "profiles" / "fake"
@@ -280,7 +280,7 @@ def test_each_check_that_finds_a_fault_of_the_driver_says_where_it_is_from_and_n
 
 
 def test_every_card_with_a_profile_can_be_described() -> None:
-    names = [name for profile in shipped_hardware_profiles() for name in profile.matches]
+    names = [name for profile in hardware_profiles() for name in profile.matches]
     assert len(names) > 20
     for name in names:
         assert _driver(text(2, name, cards='compute_capability = "9.0"'))["card.1.name"] == name

@@ -8,8 +8,8 @@ import numpy as np
 
 import harness
 from harness.faults.catalogue import FAULTS
-from harness.faults.fault import soft_placement
 from harness.faults.samples import sample
+from harness.judgement.runs import soft_placement
 
 pytest_plugins = ["four_devices"]
 

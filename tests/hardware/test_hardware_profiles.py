@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from harness.errors import InvalidProfile, UsageError
-from harness.hardware.profile import load_hardware_profile, profile_for, shipped_hardware_profiles
+from harness.hardware.profile import hardware_profiles, load_hardware_profile, profile_for, use_profiles
 from harness.hardware.profile_rates import Rate, joined
 from harness.hardware.profile_schema import FIGURE_UNITS
 from harness.hardware.profile_writer import SOURCE, profile_text, write_profile
@@ -66,7 +66,7 @@ def test_all_cards_that_are_promised_have_a_profile() -> None:
         "CPU core": "CPU core",
     }
     assert {name: found.name if (found := profile_for(name)) else None for name in names} == names
-    assert len(shipped_hardware_profiles()) == len(names)
+    assert len(hardware_profiles()) == len(names)
 
 
 def test_a_name_matches_as_a_whole_with_or_without_the_maker() -> None:
@@ -76,12 +76,12 @@ def test_a_name_matches_as_a_whole_with_or_without_the_maker() -> None:
 
 
 def test_no_name_belongs_to_two_profiles() -> None:
-    names = [name for profile in shipped_hardware_profiles() for name in profile.matches]
+    names = [name for profile in hardware_profiles() for name in profile.matches]
     assert len(names) == len(set(names))
 
 
 def test_every_figure_of_a_card_has_a_unit_a_source_and_a_date() -> None:
-    for profile in shipped_hardware_profiles():
+    for profile in hardware_profiles():
         for each in profile.expected:
             assert each.unit == FIGURE_UNITS[each.figure]
             assert each.source
@@ -95,7 +95,7 @@ def test_every_figure_of_a_card_has_a_unit_a_source_and_a_date() -> None:
 
 def test_rates_of_a_profile_are_in_order() -> None:
     """Tensor cores are no slower than the units without, and lower precision is no slower than higher."""
-    for profile in shipped_hardware_profiles():
+    for profile in hardware_profiles():
         order = [profile.figure(f"matmul {name}") for name in ("float64", "float32", "tfloat32", "float16")]
         values = [each.value for each in order if each is not None]
         assert values == sorted(values), profile.name
@@ -186,3 +186,38 @@ def test_a_place_that_cannot_be_written_is_a_clear_error(tmp_path: Path) -> None
 def test_figures_of_several_cards_are_joined_by_their_median() -> None:
     rates = [Rate("memory bandwidth", value, value - 1) for value in (10.0, 12.0, 3.0)]
     assert joined(rates) == Rate("memory bandwidth", 10.0, 9.0)
+
+
+def test_profiles_in_a_folder_of_ones_own_come_before_the_shipped_ones(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HARNESS_PROFILES", "")
+    count = len(hardware_profiles())
+    _written(tmp_path, _GOOD.replace("NVIDIA Test Card", "NVIDIA H100 PCIe"))
+    use_profiles(None)
+    assert profile_for("NVIDIA Test Card PCIe") is None
+    assert _name_of("NVIDIA H100 PCIe") == "H100 PCIe"
+    monkeypatch.chdir(tmp_path)
+    use_profiles(Path())
+    monkeypatch.chdir("/")  # workers may run elsewhere
+    assert _name_of("NVIDIA Test Card PCIe") == _name_of("NVIDIA H100 PCIe") == "Test card"
+    assert _name_of("NVIDIA H200") == "H200"
+    assert len(hardware_profiles()) == count + 1
+
+
+def test_a_folder_without_profiles_or_with_one_that_is_not_valid_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HARNESS_PROFILES", "")
+    for folder in (tmp_path, tmp_path / "absent"):
+        with pytest.raises(UsageError, match=r"--profiles .*: no \.toml file is there; accepted: a folder of hardware"):
+            use_profiles(folder)
+    _written(tmp_path, _GOOD.replace("value", "valu"))
+    with pytest.raises(InvalidProfile, match="did you mean 'value'"):
+        use_profiles(tmp_path)
+    assert profile_for("NVIDIA Test Card") is None
+
+
+def _name_of(card: str) -> str | None:
+    found = profile_for(card)
+    return None if found is None else found.name

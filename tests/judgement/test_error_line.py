@@ -32,6 +32,10 @@ _IN_EAGER = (
     "Could not satisfy device specification '{wanted}'. enable_soft_placement=0. Supported device types [{types}]. All "
     f"available devices [{_JOB}:GPU:0, {_JOB}:GPU:1, {_JOB}:CPU:0]. [Op:AsString] name: "
 )
+_IN_GRAPH_ALONE = (
+    "Cannot assign a device for operation add: was explicitly assigned to /device:GPU:0 but available devices are "
+    "[ {devices} ]. Make sure the device specification refers to a valid device. [[add]] [Op:__inference_step_1255]"
+)
 
 
 @pytest.mark.parametrize(
@@ -53,12 +57,42 @@ def test_an_op_without_a_gpu_kernel_is_named_with_what_to_do(message: str, op: s
     )
 
 
-@pytest.mark.parametrize(
-    ("wanted", "types"), [("GPU:90", "CPU"), ("GPU:90", "GPU, CPU"), ("CPU:90", "CPU"), ("GPU:1", "GPU, CPU")]
-)
-def test_a_device_that_is_absent_is_another_error(wanted: str, types: str) -> None:
+@pytest.mark.parametrize(("wanted", "types"), [("CPU:90", "CPU"), ("GPU:1", "GPU, CPU")])
+def test_a_device_that_tensorflow_cannot_use_is_another_error(wanted: str, types: str) -> None:
     message = _IN_EAGER.format(wanted=f"{_JOB}:{wanted}", types=types)
     assert error_line(ValueError(message)) == f"ValueError: {message.strip()}"
+
+
+@pytest.mark.parametrize(
+    ("message", "spec"),
+    [
+        (_IN_EAGER.format(wanted=f"{_JOB}:GPU:3", types="CPU"), "softgpu:4"),
+        (_IN_EAGER.format(wanted=f"{_JOB}:GPU:10", types="GPU, CPU"), "softgpu:11"),
+        (
+            _IN_GRAPH_ALONE.format(devices=f"{_JOB}:CPU:0, {_JOB}:CPU:1"),
+            "softgpu:2",
+        ),
+    ],
+)
+def test_a_scope_of_a_gpu_that_is_absent_has_its_remedy(message: str, spec: str) -> None:
+    line = error_line(ValueError(message))
+    assert line.startswith("ValueError: a scope names GPU:")
+    assert f"which this process does not have; give it software GPUs with --harness-devices={spec} or " in line
+
+
+def test_an_error_is_told_once(devices: harness.Devices) -> None:
+    def step(x: tf.Tensor) -> tf.Tensor:
+        with tf.device("/GPU:1"):
+            return x + 1.0
+
+    before = tf.config.get_soft_device_placement()
+    tf.config.set_soft_device_placement(False)
+    try:
+        found = harness.verify(step, lambda x: x + 1.0, {"x": tf.ones((4, 2))}, devices=devices)
+    finally:
+        tf.config.set_soft_device_placement(before)
+    assert found.findings[0].kind == "error"
+    assert str(found).count("a scope names GPU:1") == 1, found
 
 
 def test_a_long_text_keeps_its_start_and_its_end() -> None:

@@ -13,9 +13,10 @@ import pytest
 import tensorflow as tf
 
 import harness
+from harness import session
 from harness.errors import InvalidRecord, UsageError
 from harness.faults.samples import sample
-from harness.judgement.saved_case import REPLAY, SavedCase
+from harness.judgement.saved_case import REPLAY, SavedCase, size_bytes
 from harness.judgement.shrinking import Programs, smallest
 from harness.records import Exercised, Finding, Verdict
 
@@ -144,6 +145,25 @@ def test_a_saved_failure_brings_its_inputs_and_variables(
     assert float(scale) == 2.0
 
 
+def test_a_session_gets_the_case_of_a_failure_unless_it_is_too_large(
+    devices: harness.Devices, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rows = sample(2 * len(devices), 3)
+    kept: list[tuple[Any, int]] = []
+    for most_bytes in (None, rows.nbytes + 4, rows.nbytes + 3):
+        cases = session.Cases(lambda case, size: kept.append((case, size)), most_bytes)
+        monkeypatch.setattr(session, "cases", cases)
+        found, _ = _verified(devices, rows, 2.0, None)
+        assert "harness replay" not in found.reason  # the summary of the session says it
+        assert _verified(devices, np.ones_like(rows), 3.0, None)[0].passed
+    assert [size for _, size in kept] == [rows.nbytes + 4] * 3
+    everything, fitting, too_large = (case for case, _ in kept)
+    assert too_large is None
+    for case in (everything, fitting):
+        assert case.variables == [2.0]
+        np.testing.assert_array_equal(case.inputs["0"], rows)
+
+
 def test_a_folder_that_cannot_be_written_costs_the_case_and_not_the_findings(devices: harness.Devices) -> None:
     failed, _ = _verified(devices, sample(2 * len(devices), 3), 2.0, Path("/dev/null/x"))
     assert failed.verdict is Verdict.FAIL
@@ -174,6 +194,17 @@ def test_the_command_to_replay_a_case_can_be_copied_into_a_shell(tmp_path: Path)
 def test_an_empty_path_is_no_folder_for_cases(devices: harness.Devices) -> None:
     with pytest.raises(UsageError, match="save=''; accepted: the path of a folder"):
         harness.verify(tf.tanh, tf.tanh, {"x": [1.0]}, devices=devices, save="")
+
+
+def test_what_has_no_values_is_left_to_the_call(tmp_path: Path) -> None:
+    inputs = {"a": tf.constant([1.0]), "data": tf.data.Dataset.range(3), "rows": tf.ragged.constant([[1], [2, 3]])}
+    assert size_bytes(inputs, [tf.Variable([1.0, 2.0])]) == 4 + 3 * 4 + 3 * 8 + 2 * 4
+    case = SavedCase.load(SavedCase.of(inputs, [], 5, ["graph"], "cpu:4", "train.py:7", "why").save(tmp_path))
+    other = {"a": tf.constant([2.0]), "data": tf.data.Dataset.range(2), "rows": tf.ragged.constant([[4], [5, 6]])}
+    back = case.put_in(other, [])
+    assert back["a"].numpy() == [1.0]
+    assert back["rows"].to_list() == [[1], [2, 3]]
+    assert len(back["data"]) == 2, "the data set of the call"
 
 
 def test_dtypes_that_numpy_has_not_are_saved_too(tmp_path: Path) -> None:

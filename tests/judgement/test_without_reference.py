@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from typing import Any
 
 import numpy as np
@@ -56,6 +57,45 @@ def test_the_run_on_the_first_device_leaves_the_program_as_it_was(devices: Devic
     ]
     assert used == [{device.parsed for device in devices}, {devices[0].parsed}]
     assert {op.device for op in trace(step, X).ops if op.type == "Tanh"} == used[0]
+
+
+@pytest.mark.parametrize("kind", ["tensorflow", "numpy"])
+def test_both_runs_draw_the_same_numbers_and_the_generators_keep_theirs(devices: Devices, kind: str) -> None:
+    w = tf.Variable(tf.random.stateless_normal((6, 6), (1, 2)))
+
+    def noise(part: Any) -> Any:
+        if kind == "numpy":
+            return np.random.normal(size=(2, 6)).astype("float32")  # noqa: NPY002 - what users' code has
+        return tf.nn.dropout(tf.random.normal(tf.shape(part)), 0.5)
+
+    def step(x: Any, wrong: bool = False) -> Any:
+        results = []
+        for number, part in enumerate(tf.split(x, len(devices))):
+            with tf.device(devices[number].name):
+                results.append((part + noise(part)) @ w)
+        # Numbers of the program itself that follow no generator, as from a race.
+        return tf.concat(results, 0) + (float(next(count)) if wrong else 0.0)
+
+    before, count = tf.function(step), itertools.count()
+    x = tf.zeros((2 * len(devices), 6))
+    before(x)  # this trace has no seeds
+
+    def begin() -> None:
+        tf.random.set_seed(5)
+        np.random.seed(5)  # noqa: NPY002
+
+    def drawn() -> list[float]:
+        return [float(tf.random.uniform([])), np.random.rand()]  # noqa: NPY002
+
+    begin()
+    expected = drawn()
+    begin()
+    for fn in (step, tf.function(step), before):
+        found = verify(fn, inputs={"x": x}, devices=devices, variables=[w], gradients=False)
+        assert found.passed, str(found)
+    assert drawn() == expected
+    other = verify(lambda x: step(x, wrong=True), inputs={"x": x}, devices=devices, gradients=False)
+    assert not other.passed, str(other)
 
 
 def test_devices_are_those_that_were_configured_unless_given(devices: Devices, monkeypatch: pytest.MonkeyPatch) -> None:

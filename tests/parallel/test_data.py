@@ -8,7 +8,7 @@ import pytest
 import tensorflow as tf
 
 from harness import Devices, ShardingError, UsageError, colocate_gradients, make_parallel
-from harness.faults.fault import soft_placement
+from harness.judgement.runs import soft_placement
 
 BATCHES = (0, 1, 3, 4, 10)
 

@@ -10,6 +10,7 @@ import pytest
 import tensorflow as tf
 
 from harness import Devices, make_parallel
+from harness.judgement.runs import soft_placement
 
 X = np.random.default_rng(1).normal(size=(5, 3)).astype(np.float32)
 WEIGHTS = np.random.default_rng(0).normal(size=(3, 3)).astype(np.float32)
@@ -44,17 +45,13 @@ def _programs(weights: Any) -> dict[str, Callable[..., Any]]:
 
 
 @pytest.fixture
-def soft_placement(devices: Devices) -> Iterator[None]:
+def placed_softly(devices: Devices) -> Iterator[None]:
     """As TensorFlow has it by default: a Jacobian splits integers, for which GPUs have no kernel."""
-    before = tf.config.get_soft_device_placement()
-    tf.config.set_soft_device_placement(True)
-    try:
+    with soft_placement():
         yield
-    finally:
-        tf.config.set_soft_device_placement(before)
 
 
-@pytest.mark.usefixtures("soft_placement")
+@pytest.mark.usefixtures("placed_softly")
 @pytest.mark.parametrize("name", _programs(None))
 def test_the_gradients_are_those_of_one_device(devices: Devices, name: str) -> None:
     weights = tf.Variable(WEIGHTS)

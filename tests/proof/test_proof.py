@@ -17,7 +17,7 @@ from pairs_of_loops_and_shards import PAIRS
 from proof_pairs import array, variable
 from variants import number_of_commit
 
-from harness import Devices, UsageError, Verdict, prove, verify
+from harness import Devices, UsageError, Verdict, make_parallel, prove, verify
 from harness.judgement.proving import is_rounding
 from harness.judgement.runs import Program
 from harness.proof.claim import Proof, ProofResult
@@ -156,6 +156,23 @@ def test_a_program_that_only_fails_for_small_batches_is_not_proved_for_every_bat
     assert proof.scope == "these shapes"
 
 
+def test_gradients_that_tensorflow_cannot_take_are_only_missing_where_nobody_asks_for_them(devices: Devices) -> None:
+    w = variable(4, 4)
+
+    def step(model: Any, x: Any) -> Any:
+        with tf.GradientTape() as tape:
+            loss = tf.reduce_sum(model(x))
+        return tape.gradient(loss, w)
+
+    model = lambda x: tf.tanh(x @ w)
+    programs = lambda x: step(tf.recompute_grad(model), x), lambda x: step(model, x)
+    proof = prove(*programs, {"x": array(8, 4)}, variables=[w])
+    assert proof.proved
+    assert [each.name for each in proof.results] == ["output"]
+    with pytest.raises(NotImplementedError, match="recompute_grad"):
+        prove(*programs, {"x": array(8, 4)}, variables=[w], gradients=True)
+
+
 def test_a_refutation_says_why() -> None:
     w = variable(5, 3)
 
@@ -272,6 +289,14 @@ def test_verify_says_what_is_proved_and_what_was_tested(devices: Devices) -> Non
     assert untried.reason.startswith("the run on")
     with pytest.raises(UsageError, match="prove='maybe'"):
         verify(towers, model, inputs, devices=devices, prove="maybe")
+
+
+def test_verify_proves_gradients_for_every_batch_size(devices: Devices) -> None:
+    model = tf.nn.softmax
+    proof = verify(make_parallel(model, devices), model, {"logits": array(9, 3)}, gradients=True, prove=True).proof
+    assert proof is not None
+    assert len(proof.results) == 2
+    assert proof.scope == "every batch size"
 
 
 def test_what_is_joined_too_deep_is_not_proved(monkeypatch: pytest.MonkeyPatch) -> None:

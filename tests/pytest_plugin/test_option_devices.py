@@ -221,20 +221,6 @@ def test_a_test_that_loads_and_starts_tensorflow_too_early_is_named(
     inner_pytest("--harness-devices=cpu:2").assert_outcomes(passed=3)
 
 
-def test_a_file_where_failures_are_to_be_saved_is_refused_before_anything_runs(
-    pytester: pytest.Pytester, inner_pytest: Session
-) -> None:
-    pytester.makepyfile("def test_it(): pass\n")
-    pytester.makeini("[pytest]\n")
-    result = inner_pytest("--harness-save=tox.ini")
-    assert result.ret == pytest.ExitCode.USAGE_ERROR
-    result.stderr.fnmatch_lines(["ERROR: --harness-save=tox.ini is a file; accepted: the path of a folder"])
-    empty = inner_pytest("--harness-save=")
-    assert empty.ret == pytest.ExitCode.USAGE_ERROR
-    empty.stderr.fnmatch_lines(["ERROR: --harness-save= is empty; accepted: the path of a folder"])
-    inner_pytest("--harness-save=failures").assert_outcomes(passed=1)
-
-
 def test_a_test_that_uses_tensorflow_by_itself_does_not_spoil_the_devices_of_a_later_one(
     pytester: pytest.Pytester, inner_pytest: Session
 ) -> None:

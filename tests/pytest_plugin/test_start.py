@@ -56,6 +56,7 @@ def test_unused_it_loads_nothing_but_itself(pytester: pytest.Pytester, monkeypat
         "harness.pytest_plugin.modes",
         "harness.pytest_plugin.page",
         "harness.pytest_plugin.requested",
+        "harness.pytest_plugin.saving",
         "harness.pytest_plugin.speed",
         "harness.pytest_plugin.watch",
         "harness.session",

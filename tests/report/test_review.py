@@ -65,7 +65,10 @@ def test_properties_and_messages_are_escaped() -> None:
 def test_a_job_summary_begins_with_the_status_and_stays_below_the_limit(project: Path) -> None:
     note = Note.of(finding(), "test_a", PLACE, project)
     assert review.summary([note], ["4 verifications"]).startswith("### Device placement: FAIL: 1 finding\n")
-    assert review.summary([], ["4 verifications"]) == "### Device placement: no finding\n\n\n- 4 verifications\n"
+    lines = ["4 verifications", "2 of them did not pass:", "  2 in test_a"]
+    assert review.summary([], lines) == (
+        "### Device placement: no finding\n\n\n- 4 verifications\n- 2 of them did not pass:\n  - 2 in test\\_a\n"
+    )
     text = review.summary([Note.of(finding(message="x" * 100_000), "test_a", PLACE, project)] * 30, [])
     assert len(text.encode()) < 2**20
     assert "\nand 25 more findings\n" in text

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 import subprocess
 import sys
 from importlib import import_module
@@ -82,6 +83,24 @@ def test_the_guide_gives_the_action_inputs_that_it_has() -> None:
     assert own
     for step in own:
         assert set(step["with"]) <= set(_load(ACTION / "action.yml")["inputs"])
+
+
+def test_workflows_of_the_guides_install_a_revision_by_the_address_of_the_repository() -> None:
+    version = project()["project"]["version"]
+    for page in ("ci", "software-gpus"):
+        text = read(f"docs/guides/{page}.md")
+        workflows = [yaml.safe_load(each.text) for each in blocks(page, text) if each.language == "yaml"]
+        workflows = [each for each in workflows if "jobs" in each]
+        assert workflows
+        for workflow in workflows:
+            assert {"name", "jobs"} < set(workflow), "it is pasted whole"
+            steps = [step for job in workflow["jobs"].values() for step in job["steps"]]
+            commands = [shlex.split(step["run"]) for step in steps if "run" in step]
+            for package in (word for words in commands for word in words if word.startswith("tf-placement-harness")):
+                name, _, address = package.partition(" @ ")
+                assert address == f"git+https://github.com/OWNER/tf-placement-harness@v{version}"
+                extras = name.removeprefix("tf-placement-harness[").removesuffix("]").split(",")
+                assert set(extras) <= set(project()["project"]["optional-dependencies"])
 
 
 def test_the_release_is_published_without_a_token_and_only_as_its_version(tmp_path: Path) -> None:

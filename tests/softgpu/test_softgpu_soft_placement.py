@@ -61,6 +61,25 @@ def moved_by_soft_placement() -> None:
     assert messages, found
     assert all("soft placement moves ops" in message for message in messages), found
 
+    # What is in no scope runs where TensorFlow has a kernel for it, also in the single-device run.
+    tf.config.set_soft_device_placement(False)
+
+    def one(ids: Any) -> Any:
+        first, second = tf.split(ids, 2)
+        return tf.matmul(tf.one_hot(tf.concat([first, second], 0), 8), weights.read_value())
+
+    def two(ids: Any) -> Any:
+        results = []
+        for device, part in zip(devices, tf.split(ids, 2), strict=True):
+            with tf.device(device.name):
+                results.append(tf.matmul(tf.one_hot(part, 8), weights.read_value()))
+        return tf.concat(results, 0)
+
+    for reference in (one, None):
+        found = harness.verify(two, reference, inputs={"ids": tf.range(6)}, devices=devices)
+        assert found.passed, found
+    assert not tf.config.get_soft_device_placement()
+
 
 def test_texts_may_be_in_the_scope_of_a_gpu_and_numbers_that_it_has_no_kernel_for_may_not(fresh_process: Any) -> None:
     fresh_process(moved_by_soft_placement, timeout_s=900)
