@@ -93,15 +93,6 @@ class Axes(Rows):
             return self.of(atom)
         if atom.op == "Reshape":
             return self.reshape(atom.args[0], shape)
-        if atom.op == "part":
-            return self.after(
-                ("reshape", shape),
-                atom,
-                lambda q: self.reshape(q, shape),
-                shape,
-                atom.dtype,
-                of_row=lambda q: self.reshape(q, (1, *shape)),
-            )
         return self._reshape(self.of(atom), shape)
 
     def _reshape(self, p: Poly, shape: Shape) -> Poly:
@@ -125,7 +116,26 @@ class Axes(Rows):
                 else:
                     continue
                 return self.slice(self.reshape(whole, replaced(shape, o, full)), o, *place)
+        if (alone := self.alone(p)) is not None and alone.op == "part":
+            return self._reshaped_part(alone, shape)
         return self.of(self.atom("Reshape", (), (p,), shape, p.dtype))
+
+    def _reshaped_part(self, atom: Atom, shape: Shape) -> Poly:
+        number, *place = atom.attrs
+        before, own = self.bases[number].reshaped or (number, atom.shape)
+        first = self.part(self.bases[before], *place, own, atom.dtype)
+        if own == shape:
+            return first
+        made = self.after(
+            ("reshape", shape),
+            self.atoms[first.terms[0][0][0]],
+            lambda q: self.reshape(q, shape),
+            shape,
+            atom.dtype,
+            of_row=lambda q: self.reshape(q, (1, *shape)),
+        )
+        self.bases[self.atoms[made.terms[0][0][0]].attrs[0]].reshaped = (before, own)
+        return made
 
     def row_again(self, p: Poly) -> Poly | None:
         """``p``, with an axis of size 1 before the others, as one row of a value, where that row was spread before.
@@ -203,7 +213,7 @@ class Axes(Rows):
                 return self.reshape(self.transpose(self.of(atom), inner), own)
             if atom.op == "Transpose":
                 return self.transpose(atom.args[0], [atom.attrs[k] for k in perm])
-            if atom.op == "part":
+            if atom.op == "part" and not self.cut(atom)[1]:
                 return self.after(("transpose", perm), atom, lambda q: self.transpose(q, perm), own, p.dtype)
             maps: list[Map] = [((k,), at) for at, k in enumerate(perm)]
             form = Form(maps, (), lambda whole: self.transpose(whole[0], perm), total=True)

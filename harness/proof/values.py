@@ -316,8 +316,9 @@ class Values:
     def mul(self, p: Poly, q: Poly) -> Poly:
         """The product, multiplied out where that is not too long."""
         shape = broadcast_shape(p.shape, q.shape)
+        square = p is q and len(p.terms) == 2
         one, other = sorted((p, q), key=lambda each: len(each.terms))
-        if len(one.terms) > 1 or len(other.terms) > _TERMS:
+        if (len(one.terms) > 1 and not square) or len(other.terms) > _TERMS:
             one, other = (each if len(each.terms) == 1 else self.frozen(each) for each in (one, other))
         terms: dict[Mono, Any] = {}
         nothing = (((), Fraction(0)),)  # 0 times what is not defined everywhere is not 0

@@ -175,7 +175,8 @@ def _picked(ev: Evaluation, op: Any, rank: int, given: Sequence[Poly]) -> tuple[
     begin, _, steps = given
     mask = {name: op.get_attr(f"{name}_mask") for name in ("begin", "end", "ellipsis", "new_axis", "shrink_axis")}
     count = begin.shape[0]
-    if ev.alg.value(begin) is not None or mask["new_axis"] or any(step != 1 for step in ev.ints(steps)):
+    one_goes = mask["shrink_axis"] and not mask["new_axis"]
+    if ev.alg.value(begin) is not None or not one_goes or any(step != 1 for step in ev.ints(steps)):
         return None
     at = mask["shrink_axis"].bit_length() - 1
     rest = [i for i in range(count) if i != at]
@@ -268,8 +269,15 @@ def padded(ev: Evaluation, x: Poly, k: int, before: Any, after: Any) -> Poly:
         if got and (got[0] is None or got[0] == (before, before + own, size)):
             made = _window(ev, got[1] if got[0] else alg.make(dict(one.terms), shape, x.dtype), k, before, own, size)
         elif atom is not None and atom.op == "part" and atom.shape == x.shape:
+            rows, ranges = alg.cut(atom)
+            others = {j: place for j, place in ranges.items() if j != k}
+            atom = alg.sliced(rows, {j: place for j, place in ranges.items() if j == k}) if others else atom
             name = ("pad", k, before, after)
-            made = alg.after(name, atom, lambda q: padded(ev, q, k, before, after), shape, x.dtype)
+            made = alg.after(
+                name, atom, lambda q: padded(ev, q, k, before, after), replaced(atom.shape, k, size), x.dtype
+            )
+            for j, place in others.items():
+                made = alg.slice(made, j, *place)
         else:
             zeros = [alg.zeros(replaced(x.shape, k, rows), x.dtype) for rows in (before, after)]
             made = alg.concat([zeros[0], one, zeros[1]], k)
