@@ -70,7 +70,7 @@ class Algebra(Axes):
         """Whether an atom changes along an axis of a value."""
         atom = self.atoms[i]
         at = k - rank + len(atom.shape)
-        sliced = at >= 0 and atom.op == "slice" and at in dict(atom.attrs) and atom.shape[at] == size
+        sliced = at >= 0 and atom.shape[at] == size and at in self.ranges(atom)
         return at >= 0 and (atom.shape[at] != 1 or sliced)
 
     def _sum(self, p: Poly, axes: tuple[int, ...]) -> Poly:
@@ -80,7 +80,7 @@ class Algebra(Axes):
             if atom.op == "poly":
                 return self.sum(atom.args[0], axes)
             if atom.op == "part":
-                whole, ranges = self.cut(atom)
+                whole, ranges = self.uncut(atom), self.ranges(atom)
                 for k in [k for k in ranges if k not in axes]:
                     place = ranges.pop(k)
                     rest = self.of(self.sliced(whole, ranges))

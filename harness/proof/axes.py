@@ -70,8 +70,7 @@ class Axes(Rows):
             total = self.add(total, self.broadcast(made, shape))
         return total
 
-    @staticmethod
-    def _block_shape(atom: Atom, before: Shape, after: Shape, blocks: Sequence[Block]) -> Shape | None:
+    def _block_shape(self, atom: Atom, before: Shape, after: Shape, blocks: Sequence[Block]) -> Shape | None:
         """The shape of an atom after a reshape; None if it is broadcast within a block."""
         own = atom.shape
         padded = (1,) * (len(before) - len(own)) + tuple(own)
@@ -83,7 +82,7 @@ class Axes(Rows):
                 made += [1] * (m - k)
             else:
                 return None
-        one_row = atom.op == "slice" and own[0] == 1 and 0 in dict(atom.attrs)  # its axis has a meaning
+        one_row = own and own[0] == 1 and 0 in self.ranges(atom)  # its axis has a meaning
         while made and made[0] == 1 and len(made) > len(own) and not one_row:
             made = made[1:]
         return tuple(made)
@@ -205,7 +204,7 @@ class Axes(Rows):
         def moved(atom: Atom) -> Poly:
             padded = (1,) * (len(p.shape) - len(atom.shape)) + atom.shape
             own = tuple(padded[k] for k in perm)
-            one_row = atom.op == "slice" and any(atom.shape[k] == 1 for k, _ in atom.attrs)
+            one_row = any(atom.shape[k] == 1 for k in self.ranges(atom))
             if not one_row and [k for k in perm if padded[k] != 1] == [k for k, s in enumerate(padded) if s != 1]:
                 return self.reshape(self.of(atom), own)  # only axes of size 1 move
             if (missing := len(perm) - len(atom.shape)) > 0:
@@ -213,7 +212,7 @@ class Axes(Rows):
                 return self.reshape(self.transpose(self.of(atom), inner), own)
             if atom.op == "Transpose":
                 return self.transpose(atom.args[0], [atom.attrs[k] for k in perm])
-            if atom.op == "part" and not self.cut(atom)[1]:
+            if atom.op == "part" and not self.ranges(atom):
                 return self.after(("transpose", perm), atom, lambda q: self.transpose(q, perm), own, p.dtype)
             maps: list[Map] = [((k,), at) for at, k in enumerate(perm)]
             form = Form(maps, (), lambda whole: self.transpose(whole[0], perm), total=True)

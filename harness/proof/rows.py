@@ -35,8 +35,9 @@ class Rows(Values):
             for i in mono:
                 atom = self.atoms[i]
                 at = k - rank + len(atom.shape)
-                whole, ranges = self.cut(atom)
+                ranges = self.ranges(atom)
                 if at in ranges and atom.shape[at] == own:
+                    whole = self.uncut(atom)
                     place = (*ranges.pop(at), whole.shape[at])
                     if found not in (None, place):
                         return None
@@ -52,14 +53,17 @@ class Rows(Values):
             return None, p
         return found, self.make(terms, replaced(p.shape, k, found[2]), p.dtype)
 
-    def cut(self, atom: Atom) -> tuple[Poly, dict[int, tuple[Any, Any]]]:
-        """(a value, the ranges of its axes) of which an atom is the rows. Rows of a part of a sum are such, too."""
+    def ranges(self, atom: Atom) -> dict[int, tuple[Any, Any]]:
+        """The ranges of its axes that make an atom of a larger value; so are rows of a part of a sum."""
+        cut = self.bases[atom.attrs[0]].cut if atom.op == "part" else None
+        return dict(atom.attrs) if atom.op == "slice" else dict(cut[1]) if cut is not None else {}
+
+    def uncut(self, atom: Atom) -> Poly:
+        """The value that these ranges are of."""
         if atom.op == "slice":
-            return atom.args[0], dict(atom.attrs)
-        if atom.op == "part" and (cut := self.bases[atom.attrs[0]].cut) is not None:
-            before, ranges, shape = cut
-            return self.part(self.bases[before], *atom.attrs[1:], shape, atom.dtype), dict(ranges)
-        return self.of(atom), {}
+            return atom.args[0]
+        cut = self.bases[atom.attrs[0]].cut if atom.op == "part" else None
+        return self.of(atom) if cut is None else self.part(self.bases[cut[0]], *atom.attrs[1:4], cut[2], atom.dtype)
 
     def is_row(self, p: Poly) -> bool:
         """Whether a value of one row is that row of a larger value."""
@@ -168,7 +172,7 @@ class Rows(Values):
                 return self._slice_of_concat(atom, at, start, end)
             if (within := self._slice_within(atom, at, start, end)) is not None:
                 return within
-            whole, ranges = self.cut(atom)
+            whole, ranges = self.uncut(atom), self.ranges(atom)
             first = ranges.get(at, (0, 0))[0]
             if ranges and self._joins(whole, at):
                 ranges.pop(at, None)

@@ -73,8 +73,8 @@ class Base:
     """What parts are parts of: ``full()`` is the sum of all of them.
 
     ``row(start)`` is the part of one row, of a sum over leading axes, which stay with size 1. ``cut``: it is rows of
-    another one: (the number of that, the ranges of its axes, the shape of its parts). ``reshaped``: it is another one in
-    another shape: (the number of that, the shape of its parts).
+    another one: (the number of that, the ranges of its axes, the shape of its parts). ``reshaped``: it is another one
+    in another shape: (the number of that, the shape of its parts).
     """
 
     id: int

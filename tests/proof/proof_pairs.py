@@ -103,6 +103,22 @@ _row_wise(
 _row_wise("logarithms", lambda x, w: tf.math.log(x) @ w + tf.sqrt(x) @ w, 8, 5, low=0.1)
 _row_wise("attention", lambda x, w: tf.nn.softmax(x @ tf.transpose(x, [0, 2, 1])) @ x @ w, 6, 4, 5, sizes=[3, 3])
 _row_wise(
+    "a sum of some columns",
+    lambda x, w: tf.nn.l2_normalize(x[:, 1:] @ w[1:], 1) + tf.nn.l2_normalize(x[:, -1:], 1),
+    8,
+    5,
+)
+_row_wise("columns of two kinds", lambda x, w: tf.concat([x[:, :4] ** 2, tf.exp(x[:, 4:])], 1) @ w, 8, 5)
+_row_wise(
+    "a matrix for each row",
+    lambda x, w: tf.linalg.solve(x @ tf.transpose(x, [0, 2, 1]) + 9.0 * tf.eye(4), x) @ w,
+    6,
+    4,
+    5,
+    sizes=[2, 4],
+)
+_row_wise("spectra", lambda x, w: tf.signal.irfft(tf.signal.rfft(x) * 0.5)[:, :5] @ w[:5], 8, 6)
+_row_wise(
     "heads",
     lambda x, w: (
         tf.reshape(tf.transpose(tf.reshape(x, [-1, 2, 2, 5]), [0, 2, 1, 3]), [-1, 2, 10]) @ tf.concat([w, w], 0)
