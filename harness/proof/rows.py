@@ -55,8 +55,10 @@ class Rows(Values):
 
     def ranges(self, atom: Atom) -> dict[int, tuple[Any, Any]]:
         """The ranges of its axes that make an atom of a larger value; so are rows of a part of a sum."""
+        if atom.op == "slice":
+            return dict(atom.attrs)
         cut = self.bases[atom.attrs[0]].cut if atom.op == "part" else None
-        return dict(atom.attrs) if atom.op == "slice" else dict(cut[1]) if cut is not None else {}
+        return {} if cut is None else dict(cut[1])
 
     def uncut(self, atom: Atom) -> Poly:
         """The value that these ranges are of."""
