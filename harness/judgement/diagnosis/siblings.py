@@ -192,7 +192,23 @@ def stopped_gradient(search: Search) -> tuple[Step, str] | None:
         readers = (each for each in steps if step.outputs[0] in each.inputs)
         stop = next((each for each in readers if each.kind in _STOPS and each.place), step)
         return stop, f"the gradient stops at {stop.kind}{on}"
-    return _lost_use(search, leading)
+    return _lost_use(search, leading) or _never_asked(search)
+
+
+def _never_asked(search: Search) -> tuple[Step, str] | None:
+    """What a tape has recorded up to the end, as a loss, whose gradient only the reference asks for."""
+    steps, whole = search.steps, search.whole
+    for step in steps:
+        if step.gradient_of or step.result is None or not step.place or not steps.watched.intersection(step.outputs):
+            continue
+        made = set(step.outputs)
+        goes_on = (made & set(each.inputs) and steps.watched.intersection(each.outputs) for each in steps)
+        if made & steps.played or any(goes_on):
+            continue
+        alike = [each for each in whole if (each.kind, each.place) == (step.kind, step.place) and not each.gradient_of]
+        if alike and all(whole.played.intersection(each.outputs) for each in alike):
+            return step, f"the gradient of {step.kind} is never asked for; the reference asks for it"
+    return None
 
 
 def _lost_use(search: Search, leading: set[int]) -> tuple[Step, str] | None:
@@ -298,10 +314,16 @@ def zeros_instead(search: Search) -> tuple[Step, str] | None:
         if join.kind == "AddV2":
             # Sums begin with zeros that are not made of data.
             zeros = [step for step in zeros if step.outputs[0] in search.from_data]
-        if 0 < len(zeros) < len(parts):
+        if 0 < len(zeros) < len(parts) and not _are_zeros_too(search, zeros[0]):
             where = f"{titled(zeros[0])} on {zeros[0].on}"
             return zeros[0], f"{where} gives only zeros, and {join.kind} joins them with inputs that are not zero"
     return None
+
+
+def _are_zeros_too(search: Search, step: Step) -> bool:
+    """Whether the reference's op of a line gives only zeros too."""
+    there = [each.result for each in search.whole if (each.kind, each.place) == (step.kind, step.place)]
+    return any(result is not None and not np.any(result) for result in there)
 
 
 def unlike_siblings(search: Search, step: Step) -> str:
