@@ -137,7 +137,7 @@ def _reads_another(search: Search, step: Step, number: int, theirs: int) -> str:
     if name_there is None:
         return ""
     made = _before_moves(search, maker)
-    if made is not maker and made is not None and partner.step.outputs[0] in _read_before_moves(search, made):
+    if made is not maker and made is not None and any(map(is_own, map(search.value, _read_before_moves(search, made)))):
         return f"it reads the result of {named(partner.step)}; the reference reads what {named(made)} makes of that"
     read = _part(search, partner.step, name_there)
     return f"its input equals {read} in the reference, but the reference's op reads {part_there}"

@@ -197,18 +197,29 @@ def stopped_gradient(search: Search) -> tuple[Step, str] | None:
 
 def _never_asked(search: Search) -> tuple[Step, str] | None:
     """What a tape has recorded up to the end, as a loss, whose gradient only the reference asks for."""
-    steps, whole = search.steps, search.whole
+    steps = search.steps
+
+    def readers(step: Step) -> list[Step]:
+        return [each for each in steps if not each.gradient_of and set(step.outputs) & set(each.inputs)]
+
     for step in steps:
         if step.gradient_of or step.result is None or not step.place or not steps.watched.intersection(step.outputs):
             continue
-        made = set(step.outputs)
-        goes_on = (made & set(each.inputs) and steps.watched.intersection(each.outputs) for each in steps)
-        if made & steps.played or any(goes_on):
+        goes_on = any(steps.watched.intersection(each.outputs) for each in readers(step))
+        if steps.played.intersection(step.outputs) or goes_on or not _is_played_there(search, step):
             continue
-        alike = [each for each in whole if (each.kind, each.place) == (step.kind, step.place) and not each.gradient_of]
-        if alike and all(whole.played.intersection(each.outputs) for each in alike):
-            return step, f"the gradient of {step.kind} is never asked for; the reference asks for it"
+        last = step
+        while (after := next(iter(readers(last)), None)) is not None and _is_played_there(search, after):
+            last = after
+        return last, f"the gradient of {last.kind} is never asked for; the reference asks for it"
     return None
+
+
+def _is_played_there(search: Search, step: Step) -> bool:
+    """Whether the reference's ops of a step's line have gradients."""
+    alike = [each for each in search.whole if (each.kind, each.place) == (step.kind, step.place)]
+    alike = [each for each in alike if not each.gradient_of]
+    return bool(alike) and all(search.whole.played.intersection(each.outputs) for each in alike)
 
 
 def _lost_use(search: Search, leading: set[int]) -> tuple[Step, str] | None:
