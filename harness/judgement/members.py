@@ -9,7 +9,7 @@ from collections import defaultdict
 from collections.abc import Iterator, Mapping
 
 from harness.devices.name import DeviceName
-from harness.judgement.accounting import Account, has_weights
+from harness.judgement.accounting import Account, has_weights, of_a_batch
 from harness.judgement.provenance import SEVERAL, Family
 from harness.judgement.strays import Misplaced
 
@@ -30,11 +30,11 @@ def crowded(account: Account) -> Iterator[Misplaced]:
     for op in account.work:
         if account.places[op.name] in busy:
             busy[account.places[op.name]] += account.weight(op)
-    for family in account.branches:
+    for family in (*account.branches, *(cut.family for cut in account.cuts if not of_a_batch(cut))):
         homes = _homes(account, family)
         if not homes or {*homes.values()} != {*busy} or _are_of_shards(account, family):
             continue
-        one = sum(account.weight(op) for op in account.work if family.get(op.name, SEVERAL) != SEVERAL) / len(homes)
+        one = sum(account.weight(op) for op in account.work if family.get(op.name) in homes) / len(homes)
         if one * len(homes) < _MOST * sum(map(account.weight, account.work)):
             continue
         even = _shared_out(busy, homes, one)
@@ -54,7 +54,10 @@ def crowded(account: Account) -> Iterator[Misplaced]:
 
 
 def _homes(account: Account, family: Family) -> dict[int, DeviceName]:
-    """The device of each branch, if each is on one of the devices, and all run the same layers."""
+    """The device of each branch, if each is on one of the devices, and all run the same layers.
+
+    What does less, such as a gate that reads what the experts read, is none of them.
+    """
     work: dict[int, dict[DeviceName, float]] = defaultdict(lambda: defaultdict(float))
     kinds: dict[int, list[int]] = defaultdict(list)
     for op in account.work:
@@ -62,17 +65,19 @@ def _homes(account: Account, family: Family) -> dict[int, DeviceName]:
             work[part][account.places[op.name]] += account.weight(op)
             if has_weights(op):
                 kinds[part].append(account.kinds[op.name])
+    most = max((sum(each.values()) for each in work.values()), default=0.0)
+    work = {part: each for part, each in work.items() if sum(each.values()) >= _ALIKE * most}
     homes = {part: max(each, key=lambda device: each[device]) for part, each in work.items()}
-    totals = [sum(each.values()) for each in work.values()]
-    alike = len({tuple(sorted(each)) for each in kinds.values()}) == 1 and min(totals) >= _ALIKE * max(totals)
+    alike = len({tuple(sorted(kinds[part])) for part in homes}) == 1 and all(kinds[part] for part in homes)
     whole = all(work[part][home] >= _ALIKE * sum(work[part].values()) for part, home in homes.items())
-    return homes if alike and whole and len(kinds) == len(homes) and {*homes.values()} <= {*account.devices} else {}
+    return homes if alike and whole and {*homes.values()} <= {*account.devices} else {}
 
 
 def _are_of_shards(account: Account, family: Family) -> bool:
     """Whether branches are of different parts of a batch, whose devices theirs are."""
     names = [name for name, part in family.items() if part != SEVERAL]
-    return any(len({cut.family.get(name, SEVERAL) for name in names} - {SEVERAL}) > 1 for cut in account.cuts)
+    shards = (cut.family for cut in account.cuts if of_a_batch(cut))
+    return any(len({each.get(name, SEVERAL) for name in names} - {SEVERAL}) > 1 for each in shards)
 
 
 def _shared_out(busy: Mapping[DeviceName, float], homes: Mapping[int, DeviceName], one: float) -> dict[DeviceName, int]:

@@ -78,6 +78,20 @@ def balanced(devices: Devices, wrong: bool) -> Case:
     return Case(lambda x: run(x, True), lambda x: run(x, False), {"x": sample(12, 16)}, [])
 
 
+def experts(devices: Devices, wrong: bool) -> Case:
+    """Experts read what the gate reads, and each is multiplied by a column of what the gate makes."""
+    layers, gate = [_variable(None, 12, 12, seed=each) for each in range(4)], _variable(None, 12, 4, seed=9)
+
+    def run(x: Any, scoped: bool) -> Any:
+        share, results = tf.nn.softmax(tf.matmul(x, gate)), []
+        for number, weights in enumerate(layers):
+            with tf.device(devices[(number // 3 if wrong else number // 2) if scoped else 0].name):
+                results.append(share[:, number : number + 1] * tf.nn.gelu(tf.matmul(x, weights)))
+        return tf.add_n(results)
+
+    return Case(lambda x: run(x, True), lambda x: run(x, False), {"x": sample(24, 12)}, [])
+
+
 def control_variates(devices: Devices, wrong: bool) -> Case:
     """Each client has a control variate; the first device computes the new ones of all."""
     server, common = _variable(None, 8, 8), _variable(None, 8, 8, seed=1)
@@ -228,6 +242,7 @@ CASES = [
     (mirrored, "crowd on one device"),
     (five, "crowd on one device"),
     (balanced, "crowd on one device"),
+    (experts, "crowd on one device"),
     (control_variates, "one of them computes the updates of all"),
     (mixed_by_the_server, "one of them computes the updates of all|device scope that is not the shard's"),
     (copies_in_half_precision, "a copy of weights for one device"),
