@@ -63,7 +63,9 @@ class Reasons:
         if not ours or ours.keys() != theirs.keys() or any(not coef for coef in (*ours.values(), *theirs.values())):
             return ""
         ratios = sorted({str(ours[mono] / theirs[mono]) for mono in ours})
-        return f"{' or '.join(ratios)} times the reference's"
+        if len(ratios) == 1:
+            return f"{ratios[0]} times the reference's"
+        return f"some of its terms are {' or '.join(each for each in ratios if each != '1')} times the reference's"
 
     def _parts(self, p: Poly, r: Poly) -> str:
         found: dict[tuple[int, Any], list[tuple[Any, Any, Any]]] = {}
