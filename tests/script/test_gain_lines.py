@@ -1,4 +1,4 @@
-"""What `harness check` says of the speed of a step."""
+"""Which steps `harness check` times, and what it says of their speed."""
 
 from __future__ import annotations
 
@@ -6,6 +6,11 @@ import re
 
 import pytest
 
+from harness import Devices, Verdict
+from harness.judgement.verification import Verification
+from harness.records import Exercised
+from harness.script.capture import StepCall
+from harness.script.check import Checked, Mend
 from harness.script.gain import Gain, gain_lines
 from harness.speed.record import Interval
 
@@ -27,3 +32,26 @@ def test_a_speedup_is_said_with_what_it_means(
     assert len(found) == len(lines)
     for text, start in zip(found, lines, strict=True):
         assert re.match(start.replace("(", r"\(").replace(")", r"\)"), text), text
+
+
+@pytest.mark.parametrize(
+    ("own", "mended", "timed", "compared"),
+    [
+        (Verdict.PASS, None, True, True),
+        (Verdict.WARN, None, True, True),
+        (Verdict.UNKNOWN, None, False, False),
+        (Verdict.FAIL, None, False, False),
+        (Verdict.FAIL, Verdict.PASS, True, True),
+        (Verdict.FAIL, Verdict.UNKNOWN, True, False),
+        (Verdict.FAIL, Verdict.FAIL, False, False),
+    ],
+)
+def test_what_does_not_fail_is_timed_and_what_passes_was_compared(
+    own: Verdict, mended: Verdict | None, timed: bool, compared: bool
+) -> None:
+    exercised = Exercised(values=3)
+    mend = None if mended is None else Mend((), Verification(mended, "", (), exercised))
+    checked = Checked(
+        StepCall("step", 1, print, (), {}), Devices((), spec=""), Verification(own, "", (), exercised), mend
+    )
+    assert (checked.timed, checked.compared) == (timed, compared)
