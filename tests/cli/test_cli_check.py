@@ -87,13 +87,12 @@ def test_cores_stand_in_for_the_gpus_of_a_script_to_measure_the_change(tmp_path:
     )
     mended = run(tmp_path, "check", "train.py", "--devices", "cores:2")
     assert mended.returncode == 0, mended.stdout + mended.stderr
-    # The towers are tiny: copies take more than the ops.
-    assert re.search(r"(Slower|No faster) than on one device: 0\.\d\d times as fast .*, on 2 CPU cores", mended.stdout)
+    assert re.search(r"\d\.\d\d times as fast .*, on 2 CPU cores", mended.stdout), mended.stdout
     record = json.loads((tmp_path / "harness-report" / "run.json").read_text())
-    assert " on one device: " in record["results"][0]["scope"][0]
+    assert " on one device" in record["results"][0]["scope"][0]
     untimed = run(tmp_path, "check", "train.py", "--devices", "cores:2", "--no-speed")
     assert untimed.returncode == 0, untimed.stdout + untimed.stderr
-    assert "one device: " not in untimed.stdout
+    assert "times as fast" not in untimed.stdout
 
 
 def test_what_cannot_be_checked_is_one_line(tmp_path: Path) -> None:
