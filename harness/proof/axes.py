@@ -120,9 +120,9 @@ class Axes(Rows):
         return self.of(self.atom("Reshape", (), (p,), shape, p.dtype))
 
     def _reshaped_part(self, atom: Atom, shape: Shape) -> Poly:
-        number, *place = atom.attrs
+        number = atom.attrs[0]
         before, own = self.bases[number].reshaped or (number, atom.shape)
-        first = self.part(self.bases[before], *place, own, atom.dtype)
+        first = self.same_rows(atom, before, own)
         if own == shape:
             return first
         made = self.after(

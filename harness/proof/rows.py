@@ -65,7 +65,7 @@ class Rows(Values):
         if atom.op == "slice":
             return atom.args[0]
         cut = self.bases[atom.attrs[0]].cut if atom.op == "part" else None
-        return self.of(atom) if cut is None else self.part(self.bases[cut[0]], *atom.attrs[1:4], cut[2], atom.dtype)
+        return self.of(atom) if cut is None else self.same_rows(atom, cut[0], cut[2])
 
     def is_row(self, p: Poly) -> bool:
         """Whether a value of one row is that row of a larger value."""

@@ -150,6 +150,11 @@ class Values:
         made = self.atom("part", (base.id, start, end, size), (), shape, dtype, total=not base.partial)
         return self.of(made)
 
+    def same_rows(self, atom: Atom, base: int, shape: Sequence[Any]) -> Poly:
+        """The part of another sum that the rows of a part give."""
+        _, start, end, size = atom.attrs
+        return self.part(self.bases[base], start, end, size, shape, atom.dtype)
+
     def after(
         self,
         name: Any,

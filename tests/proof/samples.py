@@ -366,7 +366,7 @@ _add(
     "CropAndResize",
     lambda x, boxes, i: tf.raw_ops.CropAndResize(image=x, boxes=boxes, box_ind=i, crop_size=[2, 2]),
     array(6, 4, 4, 2),
-    np.tile(np.float32([0.0, 0.1, 0.8, 1.0]), (5, 1)) * _positive(5, 1),
+    np.tile(np.array([0.0, 0.1, 0.8, 1.0], "float32"), (5, 1)) * _positive(5, 1),
     _integers(5),
 )
 _raw("GatherNd", array(6, 6), _integers(4, 2), names="params indices")
