@@ -66,8 +66,8 @@ class Blame:
     ``sure`` is false if another cause explains as much, or if copies of a card with some of the others were all right.
 
     ``card`` is the card, or the target of a pair whose source is ``source``; ``cards`` are those of a ``way`` that none
-    of them is to blame for. ``way`` is what joins them, or the pair. ``programs`` are set if it is wrong in these and never in others, more than by chance; the
-    counts are then of these.
+    of them is to blame for. ``way`` is what joins them, or the pair. ``programs`` are set if it is wrong in these and
+    never in others, more than by chance; the counts are then of these.
     """
 
     kind: Literal["card", "index", "pair", "into", "out-of", "all", "way"]

@@ -21,8 +21,9 @@ LINK = (
     "the two devices"
 )
 NVLINKS = (
-    "look at the NVLinks between the two (nvidia-smi nvlink --status; nvidia-smi nvlink -e), and reseat the bridge or the "
-    "cards that they join; to confirm it, run a program with NCCL_P2P_DISABLE=1, which copies through the host's memory"
+    "look at the NVLinks between the two (nvidia-smi nvlink --status; nvidia-smi nvlink -e), and reseat the bridge or "
+    "the cards that they join; to confirm it, run a program with NCCL_P2P_DISABLE=1, which copies through the host's "
+    "memory"
 )
 ACCESS_CONTROL = (
     "switch off PCIe access control (ACS) in the BIOS or on its switches, and the IOMMU (kernel option iommu=pt or "

@@ -1,7 +1,8 @@
 """Sensors: of NVIDIA's cards through NVML, of CPUs through the kernel. Which cards exist, ``devices.nvidia`` reads.
 
 Each query may fail on its own, and its field is then ``None``. Only NOT_SUPPORTED, and for ECC its form in virtual
-machines, says that a card lacks the sensor: any other error is kept in ``details.failed``. No query needs privileges, and none starts CUDA.
+machines, says that a card lacks the sensor: any other error is kept in ``details.failed``. No query needs privileges,
+and none starts CUDA.
 """
 
 from __future__ import annotations
