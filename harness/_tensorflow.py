@@ -222,13 +222,13 @@ class Runtime:
         return self.context.get_function_def(name) if self.context.has_function(name) else None
 
 
-def lines_of(function: str) -> dict[str, list[tuple[str, int]]]:
-    """File and line of the frames in which each node of a function was made, the innermost first."""
+def lines_of(function: str) -> dict[str, list[tuple[str, int, str]]]:
+    """File, line and function of the frames in which each node of a function was made, the innermost first."""
     context = interface().context.context()
     if not context.has_function(function):
         return {}
     info = context.get_graph_debug_info(function)
-    frames = {number: (info.files[frame.file_index], frame.line) for number, frame in info.frames_by_id.items()}
+    frames = {number: (info.files[each.file_index], each.line, each.func) for number, each in info.frames_by_id.items()}
     traces = {node: info.traces_by_id[number].frame_id for node, number in info.name_to_trace_id.items()}
     return {node: [frames[number] for number in reversed(numbers)] for node, numbers in traces.items()}
 

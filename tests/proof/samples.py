@@ -94,8 +94,18 @@ for _name in [
     "ZerosLike",
     "BesselI0e",
     "BesselI1e",
+    "BesselI0",
+    "BesselI1",
+    "Dawsn",
+    "FresnelCos",
+    "FresnelSin",
 ]:
     _raw(_name, array(4, 3, low=-0.9) * 0.9, names="x")
+_PARTLY = "Expint Spence BesselJ0 BesselJ1 BesselK0 BesselK1 BesselK0e BesselK1e BesselY0 BesselY1"
+for _name in _PARTLY.split():
+    _raw(_name, _positive(4, 3), names="x")
+for _name in ["Igamma", "Igammac", "IgammaGradA"]:
+    _raw(_name, _positive(4, 3), _positive(4, 3, seed=1), names="a x")
 for _name in ["Log", "Log1p", "Sqrt", "Rsqrt", "Reciprocal", "Inv", "Acosh"]:
     _raw(_name, _positive(4, 3) + (1.0 if _name == "Acosh" else 0.0), names="x")
 for _name in [
@@ -126,6 +136,30 @@ for _name in ["LogicalAnd", "LogicalOr"]:
     _raw(_name, array(4, 3) > 0, array(4, 3, seed=1) > 0)
 _raw("LogicalNot", array(4, 3) > 0, names="x")
 _raw("Invert", _integers(4, 3), names="x")
+_raw("PopulationCount", _integers(4, 3), names="x")
+_raw("Bucketize", array(4, 3), names="input", boundaries=[-0.5, 0.0, 0.5])
+
+
+def _of_complex(op_type: str, *shape: int, **attributes: Any) -> None:
+    raw, real = getattr(tf.raw_ops, op_type), array(*shape)
+    name = "x" if op_type == "ComplexAbs" else "input"
+    _add(op_type, lambda x, y: raw(**{name: tf.complex(x, y)}, **attributes), real, array(*shape, seed=1))
+
+
+for _name in ["Real", "Imag", "Conj", "Angle", "ComplexAbs"]:
+    _of_complex(_name, 4, 3)
+_raw("Complex", array(4, 3), array(4, 3, seed=1), names="real imag")
+
+_words = np.array([[b" One", b"22", b"three "], [b"4", b"FIVE", b""], [b"6", b"7", b"eight"], [b"9", b"ten", b"11"]])
+for _name in ["StringLower", "StringUpper", "StringLength", "StringStrip"]:
+    _raw(_name, _words, names="input")
+_raw("StaticRegexReplace", _words, names="input", pattern="e+", rewrite="-")
+_raw("StaticRegexFullMatch", _words, names="input", pattern=r"\d+")
+_raw("StringToHashBucketFast", _words, names="input", num_buckets=7)
+_raw("AsString", _integers(4, 3), names="input")
+_add("StringJoin", lambda x, y: tf.strings.join([x, y], "-"), _words, _words[::-1])
+_add("StringToNumber", lambda x: tf.strings.to_number(tf.strings.as_string(x)), _integers(4, 3))
+_raw("Substr", _words, np.int32(0), np.int32(1), names="input pos len")
 _raw("NextAfter", _positive(4, 3), _positive(4, 3, seed=1), names="x1 x2")
 _raw("Zeta", 1.5 + _positive(4, 3), _positive(4, 3, seed=1), names="x q")
 _raw("Polygamma", np.ones((4, 3), "float32"), _positive(4, 3, seed=1), names="a x")
@@ -150,12 +184,13 @@ _add("Einsum", lambda x, y: tf.raw_ops.Einsum(inputs=[x, y], equation="abc,cd->a
 
 for _name in ["Sum", "Mean", "Max", "Min", "Prod"]:
     _raw(_name, array(4, 3, 2), names="input", axis=[0, 2])
+_raw("EuclideanNorm", array(4, 3, 2), names="input", axis=[2])
 for _name in ["All", "Any"]:
     _raw(_name, array(4, 3) > -0.5, names="input", axis=[1], keep_dims=True)
 _raw("L2Loss", array(4, 3), names="t")
 for _name in ["ArgMax", "ArgMin"]:
     _raw(_name, array(4, 3), names="input", dimension=1)
-for _name in ["Cumsum", "Cumprod"]:
+for _name in ["Cumsum", "Cumprod", "CumulativeLogsumexp"]:
     _raw(_name, array(4, 3), names="x", axis=1, exclusive=True)
 for _name in ["Softmax", "LogSoftmax"]:
     _raw(_name, array(4, 3), names="logits")
@@ -282,6 +317,64 @@ _add(
 _add("ScatterNd", lambda i, x: tf.raw_ops.ScatterNd(indices=i, updates=x, shape=[7, 3]), _integers(8, 1), array(8, 3))
 _add("TopKV2", lambda x: tf.raw_ops.TopKV2(input=x, k=2)[0], array(4, 5))
 _raw("MatrixBandPart", array(4, 3, 3), names="input", num_lower=1, num_upper=0)
+
+
+def _definite(*shape: int, seed: int = 0) -> Any:
+    x = array(*shape, seed=seed)
+    return x @ np.swapaxes(x, -1, -2) + np.eye(shape[-1], dtype="float32")
+
+
+for _name in ["Cholesky", "MatrixInverse", "MatrixDeterminant", "MatrixSquareRoot"]:
+    _raw(_name, _definite(4, 3, 3), names="input")
+for _name in ["LogMatrixDeterminant", "Qr", "Svd", "SelfAdjointEigV2"]:
+    _raw(_name, _definite(4, 3, 3), names="input")
+for _name in ["MatrixSolve", "MatrixTriangularSolve"]:
+    _raw(_name, np.tril(_definite(4, 3, 3)), array(4, 3, 2), names="matrix rhs")
+_raw("CholeskyGrad", np.linalg.cholesky(_definite(4, 3, 3)), array(4, 3, 3), names="l grad")
+_raw("Cross", array(4, 3), array(4, 3, seed=1), names="a b")
+for _name, _rank in (("FFT", 1), ("FFT2D", 2), ("FFT3D", 3)):
+    _sizes = [2] * _rank
+    for _way in (_name, f"I{_name}"):
+        _of_complex(_way, 5, *_sizes)
+    _of_complex(f"IR{_name}", 5, *_sizes, fft_length=_sizes)
+    _raw(f"R{_name}", array(5, *_sizes), names="input", fft_length=_sizes)
+for _name in ["AdjustContrastv2", "AdjustHue", "AdjustSaturation"]:
+    _other = {"AdjustContrastv2": "contrast_factor", "AdjustHue": "delta", "AdjustSaturation": "scale"}[_name]
+    _raw(_name, _positive(4, 2, 2, 3), np.float32(0.3), names=f"images {_other}")
+for _name in ["RGBToHSV", "HSVToRGB"]:
+    _raw(_name, _positive(4, 3) / 2, names="images")
+_raw("ResizeBicubic", array(4, 3, 3, 2), names="images", size=[5, 5])
+
+
+def _to_image(op_type: str) -> None:
+    raw = getattr(tf.raw_ops, op_type)
+    _add(op_type, lambda g: raw(grads=g, original_image=tf.zeros([tf.shape(g)[0], 3, 3, 2])), array(4, 5, 5, 2))
+
+
+_to_image("ResizeBilinearGrad")
+_to_image("ResizeBicubicGrad")
+_patches = {"ksizes": [1, 2, 2, 1], "strides": [1] * 4, "rates": [1] * 4, "padding": "SAME"}
+_raw("ExtractImagePatches", array(4, 3, 3, 2), names="images", **_patches)
+_raw("SpaceToDepth", array(4, 2, 2, 3), names="input", block_size=2)
+_raw("DepthToSpace", array(5, 2, 2, 4), names="input", block_size=2)
+_raw("LRN", array(4, 2, 2, 3), names="input", depth_radius=1)
+_cube = {"ksize": [1, 2, 2, 2, 1], "strides": [1] * 5, "padding": "SAME"}
+for _name in ["MaxPool3D", "AvgPool3D"]:
+    _raw(_name, array(4, 3, 3, 3, 2), names="input", **_cube)
+_raw("MirrorPad", array(4, 3), names="input", paddings=[[0, 0], [1, 2]], mode="REFLECT")
+_add(
+    "CropAndResize",
+    lambda x, boxes, i: tf.raw_ops.CropAndResize(image=x, boxes=boxes, box_ind=i, crop_size=[2, 2]),
+    array(6, 4, 4, 2),
+    np.tile(np.array([0.0, 0.1, 0.8, 1.0], "float32"), (5, 1)) * _positive(5, 1),
+    _integers(5),
+)
+_raw("GatherNd", array(6, 6), _integers(4, 2), names="params indices")
+_raw("ReverseSequence", array(4, 5, 2), _integers(4), names="input seq_lengths", seq_dim=1, batch_dim=0)
+_raw("InTopKV2", array(4, 6), _integers(4), names="predictions targets", k=2)
+for _name in ["LowerBound", "UpperBound"]:
+    _raw(_name, np.sort(array(4, 5)), array(4, 3, seed=1), names="sorted_inputs values")
+_raw("MatrixDiagPartV3", array(4, 3, 3), names="input", k=0, padding_value=0.0)
 
 _add("Reshape", lambda x: tf.reshape(x, [-1, 2, 3]), array(4, 6))
 _raw("ExpandDims", array(4, 3), names="input", axis=1)
