@@ -152,16 +152,18 @@ class Count:
 
 
 def count_traces() -> AbstractContextManager[Count]:
-    """Count the functions that are traced in the body, of any ``tf.function``, ``tf.data`` pipeline or Keras model.
-
-    What is not traced anew costs nothing more: a graph is made by tracing alone.
-    """
+    """Count the functions that are traced in the body, of any ``tf.function``, ``tf.data`` pipeline or Keras model."""
     return _counted(interface().func_graph.FuncGraph, "__init__")
 
 
 def count_reads() -> AbstractContextManager[Count]:
     """Count how often Python reads the value of a tensor in the body: ``numpy()``, ``float()``, ``if``, ``print``."""
     return _counted(interface().ops._EagerTensorBase, "_numpy")
+
+
+def value_of(tensor: Any) -> Any:
+    """Return the value of an eager tensor as a NumPy array. For :func:`count_reads`, it is not Python that reads it."""
+    return tensor._numpy_internal()
 
 
 def constants_made(note: Callable[[Any], None]) -> AbstractContextManager[Count]:

@@ -15,16 +15,18 @@ from pathlib import Path
 sys.path[:0] = [str(Path(__file__).resolve().parents[2])]
 
 _FILE = Path(__file__).with_suffix(".txt")
-#: A line of a file, and a fraction.
+#: A line of a file, a fraction, and the number in a name, which depends on what has run before.
 _LINE = re.compile(r"(\w[\w./-]*\.py):\d+")
 _FRACTION = re.compile(r"\d+\.\d+(?:e[-+]?\d+)?|\d+e[-+]?\d+")
+_NUMBERED = re.compile(r"(?<=[a-zA-Z])_\d+\b")
 
 
 def shown(reason: str) -> str:
     """The cause in a reason, as it is stored. Of the first op that differs, the line is tested."""
     from harness.faults.selftest import first_sentence
 
-    return _FRACTION.sub("#", _LINE.sub(r"\1", first_sentence(reason).partition("; the first op")[0]))
+    cause = first_sentence(reason).partition("; the first op")[0]
+    return _NUMBERED.sub("", _FRACTION.sub("#", _LINE.sub(r"\1", cause)))
 
 
 def stored() -> dict[str, str]:

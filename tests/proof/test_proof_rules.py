@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 import tensorflow as tf
-from samples import SAMPLES
+from samples_of_last_axes import SAMPLES
 
 from harness.proof.claim import Question, answer
 from harness.proof.evaluation import Elementwise, Rule
