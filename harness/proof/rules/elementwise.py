@@ -16,11 +16,15 @@ from harness.proof.terms import FLOATS, Form, Poly, broadcast_shape
 _TOTAL = """
     Relu Relu6 Elu Selu LeakyRelu Softplus Softsign Sigmoid Tanh Exp Expm1 Abs Sign Floor Ceil Round Rint Erf Erfc Sin
     Cos Atan Sinh Cosh Asinh LogicalNot LogicalAnd LogicalOr Less LessEqual Greater GreaterEqual
-    IsNan IsInf IsFinite Invert BitwiseAnd BitwiseOr BitwiseXor
+    IsNan IsInf IsFinite Invert BitwiseAnd BitwiseOr BitwiseXor PopulationCount BesselI0 BesselI1 Dawsn FresnelCos
+    FresnelSin Real Imag Conj Complex ComplexAbs Angle Bucketize AsString StringLower StringUpper StringLength
+    StringStrip StringJoin StaticRegexReplace StaticRegexFullMatch StringToHashBucketFast
 """.split()
 _PARTLY = """
     Log Log1p Erfinv Ndtri Tan Asin Acos Acosh Atanh Lgamma Digamma FloorDiv FloorMod Mod TruncateDiv TruncateMod Xdivy
     Xlogy Xlog1py Atan2 LeftShift RightShift ClipByValue Zeta Polygamma BesselI0e BesselI1e NextAfter Betainc
+    Igamma Igammac IgammaGradA Expint Spence BesselJ0 BesselJ1 BesselK0 BesselK1 BesselK0e BesselK1e BesselY0 BesselY1
+    StringToNumber Substr
 """.split()
 #: Gradients, linear in the first argument.
 _GRADIENTS = "Relu6Grad LeakyReluGrad EluGrad SeluGrad SoftplusGrad SoftsignGrad MulNoNan".split()
