@@ -124,7 +124,8 @@ def check_interface(private: Any) -> None:
     _check_attributes(private.context.Context, f"{private.context.__name__}.Context", methods.split())
     makers = ("aggregate_fn", "ones_fn", "ones_like_fn", "zeros_fn", "zeros_like_fn")
     _check_attributes(private.backprop._default_vspace, "backprop._default_vspace", makers)
-    _check_attributes(private.ops._EagerTensorBase, f"{private.ops.__name__}._EagerTensorBase", ("_numpy",))
+    tensors = f"{private.ops.__name__}._EagerTensorBase"
+    _check_attributes(private.ops._EagerTensorBase, tensors, ("_numpy", "_numpy_internal"))
     for place, expected in PRIVATE_SIGNATURES.items():
         module, function = place.split(".")
         owner = getattr(private, module)
@@ -161,8 +162,8 @@ def count_reads() -> AbstractContextManager[Count]:
     return _counted(interface().ops._EagerTensorBase, "_numpy")
 
 
-def value_of(tensor: Any) -> Any:
-    """Return the value of an eager tensor as a NumPy array. For :func:`count_reads`, it is not Python that reads it."""
+def uncounted_value(tensor: Any) -> Any:
+    """Return the value of an eager tensor as a NumPy array, which :func:`count_reads` does not count."""
     return tensor._numpy_internal()
 
 

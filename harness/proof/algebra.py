@@ -81,7 +81,7 @@ class Algebra(Axes):
                 return self.sum(atom.args[0], axes)
             if atom.op == "part":
                 whole, ranges = self.uncut(atom), self.ranges(atom)
-                for k in [k for k in ranges if k not in axes]:
+                if (k := next((k for k in ranges if k not in axes), None)) is not None:
                     place = ranges.pop(k)
                     rest = self.of(self.sliced(whole, ranges))
                     return self.slice(self.sum(rest, axes), k - sum(axis < k for axis in axes), *place)

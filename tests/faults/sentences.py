@@ -1,7 +1,7 @@
-"""What is said of each planted fault: the cause, without the numbers that another machine rounds otherwise.
+"""The cause that is reported for each planted fault, without the numbers that another machine rounds otherwise.
 
-``python tests/faults/sentences.py [NAME ...]`` writes ``sentences.txt`` anew, or what these faults say, for a person to
-read what has changed. ``test_planted_faults.py`` compares.
+``python tests/faults/sentences.py [NAME ...]`` writes ``sentences.txt`` anew, or the lines of these faults: the diff
+shows what has changed. ``test_planted_faults.py`` compares.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _NUMBERED = re.compile(r"(?<=[a-zA-Z])_\d+\b")
 
 
 def shown(reason: str) -> str:
-    """The cause in a reason, as it is stored. Of the first op that differs, the line is tested."""
+    """The cause in a reason, as it is stored: without the first op that differs, whose line has a test of its own."""
     from harness.faults.selftest import first_sentence
 
     cause = first_sentence(reason).partition("; the first op")[0]
@@ -30,13 +30,13 @@ def shown(reason: str) -> str:
 
 
 def stored() -> dict[str, str]:
-    """What is said of each fault, by its name."""
+    """The stored causes, by the names of the faults."""
     lines = _FILE.read_text(encoding="utf-8").splitlines()
     return dict(zip(lines[::2], (line.strip() for line in lines[1::2]), strict=True))
 
 
 def main(names: list[str]) -> None:
-    """Judge the faults on four logical CPUs, and write what is said of them."""
+    """Judge the faults on four logical CPUs, and store the causes that are reported."""
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
     import harness
     from harness.faults.catalogue import FAULTS

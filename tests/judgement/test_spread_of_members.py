@@ -2,24 +2,17 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Any
 
 import pytest
 import tensorflow as tf
+from two_device_case import Case, judged
 
-from harness import Devices, Verdict, verify
+from harness import Devices
 from harness.faults.samples import sample
 
 pytestmark = pytest.mark.devices(min=2)
-
-
-class Case(NamedTuple):
-    parallel: Callable[..., Any]
-    reference: Callable[..., Any]
-    inputs: dict[str, Any]
-    variables: list[Any]
 
 
 def _variable(device: Any, *shape: int, seed: int = 0) -> Any:
@@ -257,18 +250,4 @@ CASES = [
 def test_what_is_away_from_its_device_is_found_and_its_clean_twin_passes(
     devices: Devices, make: Callable[..., Case], cause: str, mode: str
 ) -> None:
-    two = devices[:2]
-    for wrong in (True, False):
-        case = make(two, wrong)
-        found = verify(
-            case.parallel,
-            case.reference,
-            case.inputs,
-            devices=two,
-            variables=case.variables,
-            gradients=False,
-            modes=[mode],
-        )
-        assert found.verdict is (Verdict.FAIL if wrong else Verdict.PASS), str(found)
-        if wrong:
-            assert re.search(cause, found.reason, re.IGNORECASE), found.reason
+    judged(devices, make, cause, [mode])

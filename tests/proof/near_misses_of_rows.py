@@ -114,6 +114,14 @@ miss(
     lambda x, w: (x + x @ w) ** 2,
 )
 
+
+def _cropped(x: Any, border: float) -> Any:
+    boxes = tf.constant([[0.0, 0.0, 1.5, 1.0], [-0.5, 0.0, 1.0, 1.0]])
+    return tf.image.crop_and_resize(x[None, :, :, None], boxes, [0, 0], [3, 3], extrapolation_value=border)
+
+
+miss("twice a picture in the same frame", lambda x, w: _cropped(2.0 * x, 1.0), lambda x, w: 2.0 * _cropped(x, 1.0))
+
 # Numbers within rows.
 miss("numbers beyond a row", _by_halves(lambda x: _summed(x, _numbers(x))), lambda x, w: _summed(x, _numbers(x)))
 miss(

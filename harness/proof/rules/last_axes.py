@@ -79,7 +79,7 @@ RULES: dict[str, Entry] = {
     "MaxPool3D": Rule(channels(1), total=True),
     "AvgPool3D": Rule(channels(1), (0,), total=True),
     "MirrorPad": _mirror_pad,
-    "CropAndResize": Rule(_first(None, 0, 0, None), (0,), total=True),
+    "CropAndResize": Rule(_first(None, 0, 0, None), total=True),
     "GatherNd": Rule(_gather_nd, (0,), total=True),
     "ReverseSequence": Rule(_reverse_sequence, (0,), total=True),
     "InTopKV2": Rule(_first(0, 0, None), total=True),
