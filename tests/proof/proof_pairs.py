@@ -132,6 +132,16 @@ _row_wise("padding", lambda x, w: tf.pad(x, [[0, 0], [1, 1]])[:, 1:-1] @ w, 8, 5
 
 
 @pair
+def binary_cross_entropy(devices: Any) -> Pair:
+    w = variable(5, 1)
+
+    def loss(x: Any, y: Any) -> Any:
+        return tf.reduce_sum(tf.nn.sigmoid_cross_entropy_with_logits(logits=(x @ w)[:, 0], labels=y)) / 8.0
+
+    return Pair(summed(loss, devices, [3, 5]), loss, {"x": array(8, 5), "y": array(8, low=0.0)}, [w], True)
+
+
+@pair
 def sums_of_some_columns(devices: Any) -> Pair:
     w = variable(5, 3)
     model = lambda x: tf.nn.l2_normalize(x[:, 1:] @ w[1:], 1) + tf.nn.l2_normalize(x[:, -1:], 1)

@@ -144,6 +144,13 @@ def _select(ev: Evaluation, op: Any, condition: Poly, x: Poly, y: Poly) -> Poly:
     return ev.alg.broadcast(x if value.all() else y, shape)
 
 
+def _select_rows(ev: Evaluation, op: Any, condition: Poly, x: Poly, y: Poly) -> Poly:
+    """The older choice: by element, or for each row, where the condition has one axis."""
+    if 0 < len(condition.shape) < len(x.shape):
+        condition = ev.alg.reshape(condition, (*condition.shape, *[1] * (len(x.shape) - 1)))
+    return _select(ev, op, condition, x, y)
+
+
 def _cast(ev: Evaluation, op: Any, x: Poly) -> Poly:
     to = op.outputs[0].dtype.base_dtype.name
     if to == x.dtype:
@@ -205,5 +212,6 @@ RULES: dict[str, Entry] = {
     "Cast": _cast,
     "Equal": _compare,
     "NotEqual": _compare,
+    "Select": _select_rows,
     "SelectV2": _select,
 }
