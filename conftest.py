@@ -157,9 +157,11 @@ def _without_modules(*packages: str) -> Iterator[None]:
 
 @pytest.fixture
 def no_machine_afterwards(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """Let the stand-ins for the driver know no card after a test, and hide none."""
+    """Let the stand-ins for the driver know no card after a test, and hide none. Of the host, no container is seen."""
+    from harness.devices import nvidia
     from harness.softgpu import described
 
+    monkeypatch.setattr(nvidia, "in_container", lambda: False)
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
     yield
     if described._drivers is not None:

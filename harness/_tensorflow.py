@@ -124,7 +124,8 @@ def check_interface(private: Any) -> None:
     _check_attributes(private.context.Context, f"{private.context.__name__}.Context", methods.split())
     makers = ("aggregate_fn", "ones_fn", "ones_like_fn", "zeros_fn", "zeros_like_fn")
     _check_attributes(private.backprop._default_vspace, "backprop._default_vspace", makers)
-    _check_attributes(private.ops._EagerTensorBase, f"{private.ops.__name__}._EagerTensorBase", ("_numpy",))
+    tensors = f"{private.ops.__name__}._EagerTensorBase"
+    _check_attributes(private.ops._EagerTensorBase, tensors, ("_numpy", "_numpy_internal"))
     for place, expected in PRIVATE_SIGNATURES.items():
         module, function = place.split(".")
         owner = getattr(private, module)
@@ -152,16 +153,18 @@ class Count:
 
 
 def count_traces() -> AbstractContextManager[Count]:
-    """Count the functions that are traced in the body, of any ``tf.function``, ``tf.data`` pipeline or Keras model.
-
-    What is not traced anew costs nothing more: a graph is made by tracing alone.
-    """
+    """Count the functions that are traced in the body, of any ``tf.function``, ``tf.data`` pipeline or Keras model."""
     return _counted(interface().func_graph.FuncGraph, "__init__")
 
 
 def count_reads() -> AbstractContextManager[Count]:
     """Count how often Python reads the value of a tensor in the body: ``numpy()``, ``float()``, ``if``, ``print``."""
     return _counted(interface().ops._EagerTensorBase, "_numpy")
+
+
+def uncounted_value(tensor: Any) -> Any:
+    """Return the value of an eager tensor as a NumPy array, which :func:`count_reads` does not count."""
+    return tensor._numpy_internal()
 
 
 def constants_made(note: Callable[[Any], None]) -> AbstractContextManager[Count]:
@@ -222,13 +225,13 @@ class Runtime:
         return self.context.get_function_def(name) if self.context.has_function(name) else None
 
 
-def lines_of(function: str) -> dict[str, list[tuple[str, int]]]:
-    """File and line of the frames in which each node of a function was made, the innermost first."""
+def lines_of(function: str) -> dict[str, list[tuple[str, int, str]]]:
+    """File, line and function of the frames in which each node of a function was made, the innermost first."""
     context = interface().context.context()
     if not context.has_function(function):
         return {}
     info = context.get_graph_debug_info(function)
-    frames = {number: (info.files[frame.file_index], frame.line) for number, frame in info.frames_by_id.items()}
+    frames = {number: (info.files[each.file_index], each.line, each.func) for number, each in info.frames_by_id.items()}
     traces = {node: info.traces_by_id[number].frame_id for node, number in info.name_to_trace_id.items()}
     return {node: [frames[number] for number in reversed(numbers)] for node, numbers in traces.items()}
 

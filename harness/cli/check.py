@@ -18,8 +18,11 @@ if TYPE_CHECKING:
     from harness.runner.target import Target
 
 _ACCEPTED = "or FILE.py alone"
-#: Where a change gains less, copies take about as much time as the ops that it moves.
-_WORTH = 1.1
+#: What a verdict without a second program does not say.
+_BEYOND = (
+    "Tested: the values of this call, against the same step on one device. To compare it with one model on the whole\n"
+    "batch, and to prove it for every input: harness.verify(step, reference, inputs, devices=devices)"
+)
 
 
 def check_script(
@@ -36,6 +39,10 @@ def check_script(
         ),
     ] = None,
     report: ReportOption = DEFAULT_REPORT,
+    speed: Annotated[
+        bool,
+        typer.Option("--speed/--no-speed", help="Whether to time the step, where each device computes by itself."),
+    ] = True,
 ) -> None:
     """Check a script with towers: does each op of its training step run where it should, and what would mend it?
 
@@ -45,8 +52,9 @@ def check_script(
     second program is needed. A FUNCTION in a class is written CLASS.FUNCTION.
 
     Where the backward ops are misplaced, the step is verified again with colocate_gradients, and on GPUs what this
-    gains is measured. With --devices cores:N it is measured on CPU cores in place of the devices that the script names;
-    it is verified on those. Writes DIR/run.json and DIR/report.html. The exit code is 0 if the step passes.
+    gains is measured; of a step that passes, what several GPUs gain over one. With --devices cores:N this is measured
+    on CPU cores in place of the devices that the script names; the step is verified on those. Writes DIR/run.json and
+    DIR/report.html. The exit code is 0 if the step passes.
     """
     from dataclasses import replace
 
@@ -68,17 +76,23 @@ def check_script(
         check_report(report)
         files = WorkerFiles.create(report / "logs", "check")
         arguments: dict[str, object] = {"spec": devices, "file": str(found.path), "function": found.function}
+        arguments["speed"] = speed
         sys.stdout.flush()
         # What the script prints belongs to the user.
         answer: dict[str, Any] = ask(Job("harness.script.process:run", arguments), files, stdout=sys.stdout.fileno())
     result = TypeAdapter(CheckResult).validate_python(answer["result"])
     for line in answer["said"]:
         typer.echo(line)
-    if mend := answer.get("mend"):
-        if answer.get("timed_on"):
-            _timed(found, answer, report)
+    mend = answer.get("mend")
+    if answer.get("timed_on"):
+        _timed(found, answer, report)
+    if mend:
         _print_mend(mend)
-        _print_gain(answer, target)
+    gained = _gained(answer)
+    for line in gained or _not_timed(answer, target):
+        typer.echo(line)
+    if answer["compared"]:
+        typer.echo(_BEYOND)
     recording = RunRecording(
         report,
         harness=__version__,
@@ -89,8 +103,7 @@ def check_script(
         earlier_s=time.monotonic() - began,
     )
     recording.devices_are(str(answer["reason"]), TypeAdapter(Fingerprint).validate_python(answer["fingerprint"]))
-    gain = (answer.get("mend") or {}).get("gain")
-    recording.add(replace(result, elapsed_s=time.monotonic() - began, scope=() if gain is None else _gained(answer)))
+    recording.add(replace(result, elapsed_s=time.monotonic() - began, scope=gained))
     recording.complete()
     if recording.problem is not None:
         say(f"error: {recording.problem}")
@@ -124,54 +137,38 @@ def _print_mend(mend: dict[str, Any]) -> None:
 
 
 def _timed(found: Target, answer: dict[str, Any], report: Path) -> None:
-    """Time the change on the devices that were asked for, and add what it gains to the answer."""
+    """Time the step on the devices that were asked for, and add what is gained to the answer."""
     from harness.errors import HarnessError
     from harness.runner.ask import ask
     from harness.runner.job import Job, WorkerFiles
 
-    spec = answer["timed_on"]
-    typer.echo(f"measuring what the change gains on {spec}")
-    arguments: dict[str, object] = {"spec": spec, "file": str(found.path), "function": answer["step"]}
+    spec, change = answer["timed_on"], "mend" in answer
+    typer.echo(f"measuring what the change gains on {spec}" if change else f"measuring its speed on {spec}")
+    arguments: dict[str, object] = {"spec": spec, "file": str(found.path), "function": answer["step"], "change": change}
     try:
-        timed = ask(Job("harness.script.process:time_change", arguments), WorkerFiles.create(report / "logs", "time"))
+        timed = ask(Job("harness.script.process:time_step", arguments), WorkerFiles.create(report / "logs", "time"))
     except HarnessError as error:
-        answer["mend"]["label"] = f"on {spec}, {str(error).splitlines()[0]}"
+        answer["label"] = f"on {spec}, {str(error).splitlines()[0]}"
     else:
-        answer["mend"].update(timed)
+        answer.update(timed)
 
 
 def _gained(answer: dict[str, Any]) -> tuple[str, ...]:
-    """What the change gains, one line each."""
+    """What the change gains, or else what several devices gain over one, one line each; empty where not measured."""
     from pydantic import TypeAdapter
 
-    from harness.script.gain import Gain
+    from harness.script.gain import Gain, gain_lines
 
-    gain = TypeAdapter(Gain).validate_python(answer["mend"]["gain"])
-    found = gain.speedup
-    lines = [
-        f"Speedup of the step: {found.value:.2f} ({found.lower:.2f} to {found.upper:.2f}), on {answer['mend']['label']}"
-    ]
-    gained = found.value
-    if gain.busiest_s is not None:
-        before, after = gain.busiest_s
-        gained = max(gained, before / after)
-        lines.append(
-            f"Other programs use the cores too. By itself, the step is about {before / after:.2f} times as fast: "
-            f"the core that works most needs {after * 1e3:,.1f} ms instead of {before * 1e3:,.1f} ms."
-        )
-    if gained < _WORTH:
-        lines.append("Little is gained by a step of this size: give it a batch of the size that you train with.")
-    return tuple(lines)
+    if answer.get("gain") is None:
+        return ()
+    mend = answer.get("mend")
+    lines = gain_lines(TypeAdapter(Gain).validate_python(answer["gain"]), answer["label"], change=mend is not None)
+    open_values = mend is not None and mend["verdict"] == "UNKNOWN"
+    return (*lines, "The values of the changed step are not verified.") if open_values else lines
 
 
-def _print_gain(answer: dict[str, Any], target: str) -> None:
-    hint = answer.get("hint")
-    if answer["mend"]["gain"] is not None:
-        for line in _gained(answer):
-            typer.echo(line)
-    elif hint is not None:
-        typer.echo(
-            f"Speedup not measured. On CPU cores in place of the devices: harness check {target} --devices {hint}"
-        )
-    elif answer["mend"]["label"]:
-        typer.echo(f"Speedup not measured: {answer['mend']['label']}")
+def _not_timed(answer: dict[str, Any], target: str) -> tuple[str, ...]:
+    if hint := answer.get("hint"):
+        said = "Speedup not measured. On CPU cores in place of the devices: harness check"
+        return (f"{said} {target} --devices {hint}",)
+    return (f"Speedup not measured: {answer['label']}",) if answer.get("label") else ()

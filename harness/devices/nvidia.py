@@ -72,6 +72,12 @@ def nvml_code() -> int | None:
     return None if error is None else error.code
 
 
+def nvml_refusal() -> tuple[int | None, str] | None:
+    """Return the error with which NVML refuses to start or to count, also where there is no driver: number and text."""
+    error = _refusal()
+    return None if error is None else (error.code, error.text)
+
+
 def _refusal() -> Refused | None:
     with Library.load() as library:
         if library.opened:

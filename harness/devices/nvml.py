@@ -7,8 +7,11 @@ from typing import Any, TypeVar
 
 #: NVML's errors: of a link or a field that this driver does not have, of what a card lacks, of a card that is not given
 #: to this process (Slurm's cgroups), of a wait in which nothing has come, of a function that the driver does not have,
-#: and of a machine on which the kernel module or the libraries of the driver are missing.
-NO_SUCH, NOT_SUPPORTED, NO_PERMISSION, TIMEOUT, NO_FUNCTION, NO_DRIVER = 2, 3, 4, 10, 13, (9, 12)
+#: of a structure that it knows in another version, and of a machine on which the kernel module or the libraries of the
+#: driver are missing.
+NO_SUCH, NOT_SUPPORTED, NO_PERMISSION, TIMEOUT, NO_FUNCTION, OTHER_VERSION, NO_DRIVER = 2, 3, 4, 10, 13, 25, (9, 12)
+#: Those that say that a card lacks something: it does in general, or its ECC cannot be seen from a virtual machine.
+LACKING = (NOT_SUPPORTED, 22)
 
 _L = TypeVar("_L", bound="Library")
 

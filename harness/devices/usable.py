@@ -9,7 +9,8 @@ from harness.devices.kinds.auto import AutoSpec
 from harness.devices.kinds.gpu import GpuSpec
 from harness.devices.kinds.logical_gpu import LogicalGpuSpec
 from harness.devices.kinds.software_gpu import DescribedGpuSpec
-from harness.devices.nvidia import cuda_error, nvml_error
+from harness.devices.nvidia import cuda_error, nvml_code, nvml_error
+from harness.devices.nvml import NO_DRIVER
 from harness.devices.request import resolve
 from harness.devices.runtime import configure
 from harness.lazy import tf
@@ -32,6 +33,9 @@ def configure_usable(spec: str) -> Devices:
     elif not isinstance(kind, AutoSpec | GpuSpec | LogicalGpuSpec):
         return configure(spec)
     inventory = read_inventory(tf)
+    if not inventory.unusable and isinstance(kind, DescribedGpuSpec) and nvml_code() in NO_DRIVER:
+        why = "no GPU can be used: NVIDIA's driver is not loaded, or this container was given no GPU"
+        return Devices((), spec=request.text, reason=why)
     if inventory.gpus or not inventory.unusable:
         return configure(spec)
     error = cuda_error()

@@ -7,7 +7,7 @@ import sys
 import sysconfig
 from collections.abc import Iterable, Iterator
 from functools import lru_cache
-from itertools import islice, takewhile
+from itertools import groupby, islice, takewhile
 from pathlib import Path
 from types import FrameType
 
@@ -105,14 +105,19 @@ def module_of(file: str) -> str:
 
 
 def places_in(ops: Iterable[UserOp], call: str, function: str) -> dict[str, tuple[str, ...]]:
-    """The places of the ops of a call of a function, by their names in the trace, as far as TensorFlow still knows."""
+    """The places of the ops of a call of a function, by their names in the trace, as far as TensorFlow still knows.
+
+    AutoGraph makes functions of loops and branches. The line of a ``for`` or ``if`` calls nothing, so of the lines in
+    one function of the user's only the innermost is a place.
+    """
     found: dict[str, tuple[str, ...]] = {}
-    known: dict[str, dict[str, list[tuple[str, int]]]] = {}
+    known: dict[str, dict[str, list[tuple[str, int, str]]]] = {}
     for op in ops:
         name = op.body.function or function
         if name not in known:
             known[name] = lines_of(name)
         frames = takewhile(lambda frame: module_of(frame[0]) != _CALLER, known[name].get(op.node.name, ()))
-        places = (place(file, line) for file, line in frames if in_users(module_of(file), file))
-        found[f"{call}/{op.path}"] = tuple(islice(places, 2))
+        users = (frame for frame in frames if in_users(module_of(frame[0]), frame[0]))
+        innermost = (next(lines) for _, lines in groupby(users, lambda frame: (frame[0], frame[2])))
+        found[f"{call}/{op.path}"] = tuple(place(file, line) for file, line, _ in islice(innermost, 2))
     return found

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any
 
+from harness._tensorflow import uncounted_value
 from harness.evidence.userops import UserOp, name_in_trace
 
 #: Where a slice cuts: the values of what it is given beside its tensor, and its attributes.
@@ -17,7 +18,7 @@ _MASKS = ("begin_mask", "ellipsis_mask", "end_mask", "new_axis_mask", "shrink_ax
 def place_of_slice(inputs: Sequence[Any], attributes: Sequence[Any]) -> Place:
     """Of an eager slice, by its inputs and its attributes as TensorFlow's callbacks have them."""
     named = dict(zip(attributes[::2], attributes[1::2], strict=True))
-    return (*(each.numpy().tobytes() for each in inputs[1:]), *(named.get(mask) for mask in _MASKS))
+    return (*(uncounted_value(each).tobytes() for each in inputs[1:]), *(named.get(mask) for mask in _MASKS))
 
 
 def places_of_slices(ops: Iterable[UserOp], call: str) -> dict[str, Place]:

@@ -8,9 +8,10 @@ from typing import cast
 
 from harness.checking.check import CheckContext, unknown
 from harness.checking.tally import Tally
-from harness.devices.nvidia import nvml_error, silenced
+from harness.devices.nvidia import nvml_code, silenced
 from harness.hardware.counters import judge_repairs, judge_silence
 from harness.hardware.finding import FREE_MEMORY, device_of, finding, joined
+from harness.hardware.inside import from_inside
 from harness.hardware.machine import DeviceMemoryFull, Machine
 from harness.records import Card, CheckResult, Exercised, Finding, Verdict
 
@@ -28,7 +29,7 @@ def on_machine(context: CheckContext, body: Callable[[Machine, Account], str]) -
     machine = cast("Machine | None", context.machine)
     if machine is None:
         return unknown("no machine was given, so no hardware was exercised", "run this check with `harness validate`")
-    if not machine.cards and not machine.present and nvml_error() is None:
+    if not machine.cards and not machine.present and nvml_code() is None:
         return unknown(context.devices.reason or "no devices", "select devices with --devices, such as cpu:2")
     account = Account(machine)
     passed = ""
@@ -71,6 +72,7 @@ class Account(Tally):
 
     def __init__(self, machine: Machine) -> None:
         super().__init__()
+        self._machine = machine
         #: By label.
         self.cards = {card.label: card for card in machine.cards}
         self._known = tuple({card.label: card for card in (*machine.cards, *machine.present)}.values())
@@ -126,10 +128,12 @@ class Account(Tally):
 
     def result_of_cards(self, passed: str) -> CheckResult:
         """Return the result; ``passed`` is the reason of a PASS."""
+        found = joined(dict.fromkeys(self.findings), self._known)
+        inside = from_inside(found)
+        if inside != found and self._machine.software().around.container:
+            found = inside
         # The worst first: a reader may stop after one line.
-        self.findings = sorted(
-            joined(dict.fromkeys(self.findings), self._known), key=lambda each: each.severity is not Verdict.FAIL
-        )
+        self.findings = sorted(found, key=lambda each: each.severity is not Verdict.FAIL)
         return self.result(passed, self._next_step())
 
     def _told(self, finding: Finding) -> str:

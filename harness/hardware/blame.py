@@ -12,13 +12,24 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Literal
 
-from harness.hardware.finding import ACCESS_CONTROL, FABRIC_WAY, HOST_MEMORY, LINK, REPLACE, device_of, finding
+from harness.hardware.finding import (
+    ACCESS_CONTROL,
+    FABRIC_WAY,
+    HOST_MEMORY,
+    LINK,
+    NVLINKS,
+    REPLACE,
+    device_of,
+    finding,
+)
 from harness.records import Card, Finding
 
 #: 0.975 quantile of the normal distribution: two-sided intervals of 95 %.
 _Z = 1.959964
 #: What happens less often is not taken for chance.
-_CHANCE = 0.05
+CHANCE = 0.05
+#: What joins cards directly, in the place of a way over PCIe.
+NVLINK = "NVLink"
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,8 +66,8 @@ class Blame:
     ``sure`` is false if another cause explains as much, or if copies of a card with some of the others were all right.
 
     ``card`` is the card, or the target of a pair whose source is ``source``; ``cards`` are those of a ``way`` that none
-    of them is to blame for. ``programs`` are set if it is wrong in these and never in others, more than by chance; the
-    counts are then of these.
+    of them is to blame for. ``way`` is what joins them, or the pair. ``programs`` are set if it is wrong in these and
+    never in others, more than by chance; the counts are then of these.
     """
 
     kind: Literal["card", "index", "pair", "into", "out-of", "all", "way"]
@@ -188,7 +199,7 @@ def _wrong_all_over(suspect: Blame, trials: Sequence[Trial]) -> bool:
     hit = [each for each in ends if each[0]]
     share = sum(count for _, count in hit) / max(1, sum(count for _, count in ends))
     # If all ends were wrong as often: the chance that all wrong results are at so few of them, whichever these are.
-    return math.comb(len(ends), len(hit)) * share ** sum(wrong for wrong, _ in hit) > _CHANCE
+    return math.comb(len(ends), len(hit)) * share ** sum(wrong for wrong, _ in hit) > CHANCE
 
 
 def _programs_wrong(trials: Sequence[Trial]) -> tuple[str, ...]:
@@ -198,7 +209,7 @@ def _programs_wrong(trials: Sequence[Trial]) -> tuple[str, ...]:
         return ()
     always = not any(trial.program in wrong and not trial.wrong for trial in trials)
     share = sum(trial.program in wrong for trial in trials) / len(trials)
-    alone = share ** sum(trial.wrong for trial in trials) < _CHANCE
+    alone = share ** sum(trial.wrong for trial in trials) < CHANCE
     return tuple(sorted(wrong)) if always or alone else ()
 
 
@@ -283,16 +294,20 @@ def copying_findings(
             expected="the data that was sent",
             found=rate,
             message=message,
-            next_step=REPLACE if each.kind != "pair" else LINK if cards[label].is_gpu else HOST_MEMORY,
+            next_step=REPLACE if each.kind != "pair" else _step_of_pair(each) if cards[label].is_gpu else HOST_MEMORY,
             pair=(each.source or "", label) if each.kind == "pair" else None,
         )
+
+
+def _step_of_pair(blame: Blame) -> str:
+    return NVLINKS if blame.way == NVLINK else LINK
 
 
 def _way_finding(blame: Blame, cards: Mapping[str, Card], details: Mapping[str, str]) -> Finding:
     """Report what is wrong between cards that are all right."""
     detail = next((text for name, text in details.items() if set(name.split(" -> ")) <= set(blame.cards)), "")
     gpus = all(cards[label].is_gpu for label in blame.cards)
-    step = HOST_MEMORY if not gpus else FABRIC_WAY if blame.way == "NVLink" else ACCESS_CONTROL
+    step = HOST_MEMORY if not gpus else FABRIC_WAY if blame.way == NVLINK else ACCESS_CONTROL
     made = finding(
         "corruption",
         None,

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from itertools import combinations
 
 from harness.checking.check import Level
-from harness.hardware.blame import Blame, Trial, Trials, blame_copying
+from harness.hardware.blame import CHANCE, NVLINK, Blame, Trial, Trials, blame_copying
 from harness.hardware.machine import Buffer, Machine, Mismatch, Pair, PairLink, Pattern
 from harness.hardware.memory.judge import judge_pattern
 from harness.hardware.patterns import STEP, array_mismatch, next_first
@@ -20,6 +22,10 @@ COPIED_BYTES = 64 * 2**10
 _TIMES, _MOST_BYTES = 8, 2**16
 #: How often a card proves this before wrong copies are no longer held against it.
 _PROOFS = 4
+#: Up to so many causes of wrong copies are taken as they are.
+_FEW = 2
+#: Of more cards, it takes too long to find the fewest at which all wrong copies end.
+_MOST_COVERED = 16
 
 
 def copy(machine: Machine, level: Level, seed: int, into: Trials) -> list[Finding]:
@@ -51,12 +57,22 @@ def all_wrong(trials: Sequence[Trial]) -> bool:
 def blame_copies(machine: Machine, seed: int, trials: Trials) -> list[Blame]:
     """Return who is to blame for wrong copies. Where too few tell a card from its links, copy more, into ``trials``."""
     blamed = blame_copying(trials.trials)
-    if any(not each.sure for each in blamed) and not all_wrong(trials.trials):
+    # What is wrong at times and has many causes may have one.
+    many = len(blamed) > _FEW and any(each.intermittent for each in blamed)
+    if (many or any(not each.sure for each in blamed)) and not all_wrong(trials.trials):
         # Patterns other than those that the cards may still hold.
         copy(machine, Level.STANDARD, seed + 1, trials)
         blamed = blame_copying(trials.trials)
-    shared = shared_way(trials.trials, machine.pair_links()) if blamed else None
-    return blamed if shared is None else [shared]
+    if not blamed:
+        return []
+    links = machine.pair_links()
+    shared = shared_way(trials.trials, links)
+    if shared is not None:
+        return [shared]
+    return [
+        replace(each, way=_way({(each.source or "", each.card or "")}, links)) if each.kind == "pair" else each
+        for each in blamed
+    ]
 
 
 def judge_delivery(
@@ -119,18 +135,16 @@ def _made(machine: Machine, label: str, size: int, pattern: Pattern) -> Mismatch
     return Mismatch(0)
 
 
-#: What joins cards directly, in the place of a way over PCIe.
-NVLINK = "NVLink"
-
-
 def shared_way(trials: Sequence[Trial], links: Mapping[Pair, PairLink]) -> Blame | None:
     """Return the cards between which copies are wrong both ways, where no single card explains it; else ``None``.
 
     That is so if all pairs that are joined in the same way are wrong, or so many that no card is at an end of all and
-    none is wrong with every other card. The memory of both ends has been found to be right.
+    none is wrong with every other card. The memory of both ends has been found to be right. Where copies are wrong at
+    times, some pairs were right by chance: they count as wrong where no half of the cards explains the others.
     """
     wrong = {(trial.source or "", trial.card) for trial in trials if trial.wrong}
     tested = {(trial.source or "", trial.card) for trial in trials}
+    wrong |= _right_by_chance(trials, tested, links)
     if not wrong or any((target, source) not in wrong for source, target in wrong):
         return None
     ends = {end for pair in tested for end in pair}
@@ -146,14 +160,39 @@ def _way(pairs: set[Pair], links: Mapping[Pair, PairLink]) -> str:
     return NVLINK if all(joined) else "PCIe"
 
 
-def _of_ways(wrong: set[Pair], tested: set[Pair], links: Mapping[Pair, PairLink]) -> bool:
-    """Whether the wrong pairs are all pairs of one way or more, and not those of one card."""
+def _by_way(tested: set[Pair], links: Mapping[Pair, PairLink]) -> list[set[Pair]]:
     ways: dict[str, set[Pair]] = {}
     for pair in tested:
         link = links.get(pair, PairLink())
         ways.setdefault(NVLINK if link.nvlinks else link.way, set()).add(pair)
-    whole = [pairs for pairs in ways.values() if pairs <= wrong]
+    return list(ways.values())
+
+
+def _of_ways(wrong: set[Pair], tested: set[Pair], links: Mapping[Pair, PairLink]) -> bool:
+    """Whether the wrong pairs are all pairs of one way or more, and not those of one card."""
+    whole = [pairs for pairs in _by_way(tested, links) if pairs <= wrong]
     return not _covering(wrong) and set().union(*whole) == wrong
+
+
+def _right_by_chance(trials: Sequence[Trial], tested: set[Pair], links: Mapping[Pair, PairLink]) -> set[Pair]:
+    """Return the pairs of ways on which copies are wrong at times, where these pairs were right by chance."""
+    counts = Counter((trial.source or "", trial.card) for trial in trials)
+    wrong = Counter((trial.source or "", trial.card) for trial in trials if trial.wrong)
+    found: set[Pair] = set()
+    for pairs in _by_way(tested, links):
+        hit = {pair for pair in pairs if wrong[pair]}
+        share = sum(wrong[pair] for pair in hit) / max(1, sum(counts[pair] for pair in hit))
+        if all((1 - share) ** counts[pair] > CHANCE for pair in pairs - hit) and _beyond_half(hit, pairs):
+            found |= pairs
+    return found
+
+
+def _beyond_half(hit: set[Pair], pairs: set[Pair]) -> bool:
+    """Whether each half of the cards of ``pairs`` leaves a pair of ``hit`` unexplained."""
+    cards = {end for pair in pairs for end in pair}
+    if not 2 < len(cards) <= _MOST_COVERED:
+        return False
+    return not any(all(set(pair) & set(half) for pair in hit) for half in combinations(cards, len(cards) // 2))
 
 
 def _scattered(wrong: set[Pair], tested: set[Pair]) -> bool:

@@ -20,6 +20,11 @@ LINK = (
     "look at nvidia-smi topo -m, at ACS and IOMMU in the BIOS (peer copies need them off), and at the bridge between "
     "the two devices"
 )
+NVLINKS = (
+    "look at the NVLinks between the two (nvidia-smi nvlink --status; nvidia-smi nvlink -e), and reseat the bridge or "
+    "the cards that they join; to confirm it, run a program with NCCL_P2P_DISABLE=1, which copies through the host's "
+    "memory"
+)
 ACCESS_CONTROL = (
     "switch off PCIe access control (ACS) in the BIOS or on its switches, and the IOMMU (kernel option iommu=pt or "
     "off): they redirect copies between GPUs, so that these do not arrive; to confirm it, run a program with "

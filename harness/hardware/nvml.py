@@ -1,7 +1,8 @@
 """Sensors: of NVIDIA's cards through NVML, of CPUs through the kernel. Which cards exist, ``devices.nvidia`` reads.
 
-Each query may fail on its own, and its field is then ``None``. Only NOT_SUPPORTED says that a card lacks the sensor:
-any other error is kept in ``details.failed``. No query needs privileges, and none starts CUDA.
+Each query may fail on its own, and its field is then ``None``. Only NOT_SUPPORTED, and for ECC its form in virtual
+machines, says that a card lacks the sensor: any other error is kept in ``details.failed``. No query needs privileges,
+and none starts CUDA.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ from collections.abc import Callable, Iterable
 from functools import partial
 from typing import Any, TypeVar
 
-from harness.devices.nvml import NO_FUNCTION, NO_SUCH, NOT_SUPPORTED, TIMEOUT, Library, Refused
+from harness.devices.nvml import LACKING, NO_FUNCTION, NO_SUCH, NOT_SUPPORTED, OTHER_VERSION, TIMEOUT, Library, Refused
 from harness.hardware.machine import Details, Failure, Reading
 from harness.records import Card
 
@@ -138,9 +139,9 @@ class Nvml(Library):
         """The NVLinks that a card can have."""
         return int(getattr(self._module, "NVML_NVLINK_MAX_LINKS", 18))
 
-    def field(self, handle: Any, name: str) -> int | None:
-        """Return the value of a field, by the name of its number."""
-        return self._ask("", lambda: self._field(handle, name))
+    def field(self, handle: Any, name: str, sensor: str) -> int | None:
+        """Return the value of a field, by the name of its number. An error of the whole query is the ``sensor``'s."""
+        return self._ask(sensor, lambda: self._field(handle, name), (NO_SUCH, NO_FUNCTION))
 
     def _field(self, handle: Any, name: str) -> int | None:
         (field,) = self.ask("nvmlDeviceGetFieldValues", handle, [self.constant(name)])
@@ -179,7 +180,7 @@ class Nvml(Library):
             "remap_failed": None if rows is None else bool(rows[3]),
             "retired_pages": self._get(handle, "retired_pages", "RetiredPages", 1, of=len),
             "retired_pending": self._get(handle, "retired_pages", "RetiredPagesPendingStatus", of=bool),
-            "recovery_action": self.field(handle, "NVML_FI_DEV_GET_GPU_RECOVERY_ACTION"),
+            "recovery_action": self.field(handle, "NVML_FI_DEV_GET_GPU_RECOVERY_ACTION", "recovery_action"),
         }
 
     def _link_states(self, handle: Any) -> list[int]:
@@ -201,7 +202,7 @@ class Nvml(Library):
 
     def nvlink_gbs(self, handle: Any) -> float | None:
         """Return the rate of a link of the card one way, in GB/s."""
-        speed = self.field(handle, "NVML_FI_DEV_NVLINK_SPEED_MBPS_COMMON")
+        speed = self.field(handle, "NVML_FI_DEV_NVLINK_SPEED_MBPS_COMMON", "nvlink_gbs")
         return speed / 1000 if speed else None
 
     def _link_errors(self, handle: Any, states: list[int]) -> dict[tuple[int, str], int]:
@@ -219,16 +220,17 @@ class Nvml(Library):
         return counts
 
     def _details(self, handle: Any, links: dict[tuple[int, str], int]) -> Details:
-        # Without names of sensors: what a card lacks of these is no failure, and clocks fail as those of ``reading``.
-        get = partial(self._get, handle, "")
+        # Older drivers lack some of these functions. The clocks of the memory fail as those of ``reading``.
+        get = partial(self._get, handle, absent=(NO_FUNCTION,))
+        fabric = (NO_SUCH, NO_FUNCTION, OTHER_VERSION)
         return Details(
-            ecc_on=get("EccMode", of=lambda modes: bool(modes[0])),
-            persistent=get("PersistenceMode", of=bool),
-            memory_clock_mhz=get("ClockInfo", "NVML_CLOCK_MEM"),
-            memory_clock_max_mhz=get("MaxClockInfo", "NVML_CLOCK_MEM"),
-            power_default_w=get("PowerManagementDefaultLimit", of=_watts),
+            ecc_on=get("ecc_mode", "EccMode", of=lambda modes: bool(modes[0])),
+            persistent=get("persistence_mode", "PersistenceMode", of=bool),
+            memory_clock_mhz=get("clock_mhz", "ClockInfo", "NVML_CLOCK_MEM"),
+            memory_clock_max_mhz=get("clock_max_mhz", "MaxClockInfo", "NVML_CLOCK_MEM"),
+            power_default_w=get("power_default_w", "PowerManagementDefaultLimit", of=_watts),
             shares_memory=self._shares_memory(handle),
-            fabric=self._ask("", lambda: self._fabric(handle)),
+            fabric=self._ask("fabric", lambda: self._fabric(handle), fabric),
             links=links,
             failed=self._failed,
         )
@@ -291,13 +293,13 @@ class Nvml(Library):
     def _ask(self, sensor: str, query: Callable[[], _T], absent: tuple[int, ...] = ()) -> _T | None:
         """Answer a query, with ``None`` if this driver, card or release of nvidia-ml-py cannot.
 
-        An error is kept under the name of the ``sensor``, unless it says that there is none: NOT_SUPPORTED, or a number
-        in ``absent``.
+        An error is kept under the name of the ``sensor``, unless it says that there is none: one of ``LACKING``, or a
+        number in ``absent``.
         """
         try:
             return query() if self.opened else None
         except Refused as error:
-            if sensor and error.code not in (NOT_SUPPORTED, *absent):
+            if sensor and error.code not in (*LACKING, *absent):
                 self._fails(sensor, error)
         except (AttributeError, TypeError, ValueError):
             pass

@@ -10,9 +10,11 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from harness.checking.stations import with_more
+from harness.devices.bus import contained
 from harness.devices.nvidia import card_of, read_cards, silenced
 from harness.hardware.counters import judge_counters, judge_repairs, judge_silence
 from harness.hardware.finding import joined
+from harness.hardware.inside import from_inside
 from harness.hardware.machine import Reading
 from harness.hardware.nvml import Nvml
 from harness.records import Card, CheckResult, Finding
@@ -53,7 +55,8 @@ class CardWatch:
         during = f"during the check '{result.check}'"
         known = {(each.kind, each.device, each.subject) for each in result.findings}
         new = [each for each in self._found(before, during) if (each.kind, each.device, each.subject) not in known]
-        return with_more(result, joined(new, self._cards))
+        found = joined(new, self._cards)
+        return with_more(result, from_inside(found) if found and contained() else found)
 
     def _found(self, before: dict[str, Reading], during: str) -> Iterator[Finding]:
         for card in self._cards:

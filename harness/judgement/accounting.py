@@ -64,7 +64,7 @@ class Account:
     @cached_property
     def work(self) -> list[Op]:
         """The forward work, each op of which depends on what the program gets where there is such work."""
-        cut_out = {name for cut in self.cuts if _of_a_batch(cut) for name, port in cut.parts if port is None}
+        cut_out = {name for cut in self.cuts if of_a_batch(cut) for name, port in cut.parts if port is None}
         # What looks rows up by what the program gets, such as a shard, is work.
         cut_out = {name for name in cut_out if not self._looks_up(name)}
         no_work = cut_out | checks_of(self.wiring, unread=False)
@@ -265,11 +265,11 @@ class Account:
 
         So do branches with weights of their own, such as experts.
         """
-        families = [cut.family for cut in self.cuts if not _of_a_batch(cut)] + self.branches
+        families = [cut.family for cut in self.cuts if not of_a_batch(cut)] + self.branches
         columns = [family for family in families if len({*family.values()} - {SEVERAL}) >= len(self.devices)]
         alone = ([name for name, part in family.items() if part != SEVERAL] for family in columns)
         places = [{self.places.get(name) for name in names} - {None} for names in alone]
-        return any(len(each) > 1 for each in places) and not any(map(_of_a_batch, self.cuts))
+        return any(len(each) > 1 for each in places) and not any(map(of_a_batch, self.cuts))
 
     @cached_property
     def shares(self) -> Mapping[DeviceName, float]:
@@ -343,7 +343,7 @@ class Account:
         return True
 
 
-def _of_a_batch(cut: Cut) -> bool:
+def of_a_batch(cut: Cut) -> bool:
     """Whether parts are those of an argument of the program, or of its data."""
     return cut.whole is None or cut.whole.startswith("argument[")
 
@@ -352,7 +352,7 @@ def _kind_of(cut: Cut) -> str:
     """What the parts are parts of. Arguments may be the parts of a batch, or what a model compares with each other."""
     if any(name.startswith("argument[") for name, _ in cut.parts):
         return _TOWERS
-    return _BATCH if _of_a_batch(cut) else _OTHERS
+    return _BATCH if of_a_batch(cut) else _OTHERS
 
 
 def _apart(family: Family, group: list[Op]) -> bool:

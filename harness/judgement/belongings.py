@@ -279,17 +279,24 @@ class Belongings:
             yield from found
 
     def misplaced_copies(self) -> Iterator[Misplaced]:
-        """The copies of weights that are each for one device alone, and made in the scope of another one."""
+        """The copies of weights that are each for one device alone, and made in the scope of another one for several.
+
+        What a device makes for itself alone of the same weights is one of these copies.
+        """
         found: list[Misplaced] = []
+        served: dict[DeviceName, set[DeviceName]] = defaultdict(set)
+        copied: dict[DeviceName, set[int]] = defaultdict(set)
         for op in self.wiring.ops:
-            asked = op.requested
-            if op.type not in IDENTITIES or asked not in self.devices or op.role == "gradient":
+            asked, makers = op.requested, self.wiring.before(op)
+            if op.type not in IDENTITIES | {"Cast"} or asked not in self.devices or op.role == "gradient":
                 continue
-            makers = self.wiring.before(op)
             if not makers or any(maker.role != "variable" for maker in makers):
                 continue
             places = {self.account.places[user.name] for user in self._users(op)}
-            if len(places) == 1 and asked not in places and places <= self.devices:
+            variables = {each for maker in makers for each in self.variables.get(maker.name, ())}
+            if places == {asked}:
+                copied[asked] |= variables
+            elif len(places) == 1 and places <= self.devices:
                 found.append(Misplaced(op, places.pop(), COPY_AWAY))
-        if len({each.expected for each in found}) > 1:
-            yield from found
+                served[asked] |= {found[-1].expected} | ({asked} if variables & copied[asked] else set())
+        yield from (each for each in found if each.op.requested and len(served[each.op.requested]) > 1)

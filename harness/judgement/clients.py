@@ -11,12 +11,15 @@ from collections.abc import Iterator, Set
 from harness.devices.name import DeviceName
 from harness.evidence.op import Op
 from harness.judgement.accounting import has_weights
+from harness.judgement.provenance import SEVERAL
 from harness.judgement.shards import Shards
 from harness.judgement.strays import Misplaced, cause_of
 from harness.judgement.wiring import reached
 
 #: How an update ends that is no op on a variable: weights, and what is added to them or taken off them.
 _UPDATED = frozenset({"Add", "AddV2", "Sub"})
+#: What makes a tensor of the gradient of a lookup, as joins do with it.
+_DENSE = frozenset({"UnsortedSegmentSum"})
 
 
 def misplaced_updates(shards: Shards) -> Iterator[Misplaced]:
@@ -30,6 +33,8 @@ def misplaced_updates(shards: Shards) -> Iterator[Misplaced]:
         gradients = [each for each in shards.wiring.makers(op) if each.role == "gradient"]
         if not others or not all(each.device in own for each in gradients) or shards.excused(op):
             continue
+        if op.type in _DENSE and all(shards.family.get(each.name) == SEVERAL for each in shards.wiring.readers(op)):
+            continue  # it is how the join reads it
         if _leads_to_no_update(shards, op) and not _is_of_a_server(shards, op, own):
             yield Misplaced(op, min(own, key=str), cause_of(op, own))
 

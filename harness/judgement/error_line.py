@@ -144,7 +144,7 @@ def _place_of_node(error: BaseException) -> str | None:
     if found is None or graph is None:
         return None
     frames = lines_of(graph[1]).get(found["name"], ())
-    return next((place(file, line) for file, line in frames if in_users(module_of(file), file)), None)
+    return next((place(file, line) for file, line, _ in frames if in_users(module_of(file), file)), None)
 
 
 def _without_kernel(name: str, device: str, type: str) -> str:  # noqa: A002 - named as in the patterns

@@ -20,6 +20,7 @@ from harness.judgement.detours import detours
 from harness.judgement.phases import left_to_others
 from harness.judgement.provenance import SEVERAL, Cut, Provenance
 from harness.judgement.shards import Shards
+from harness.judgement.statistics_away import statistics_away
 from harness.judgement.strays import Misplaced
 from harness.judgement.wiring import IDENTITIES, Wiring
 
@@ -55,8 +56,8 @@ def judge_shards(wiring: Wiring, devices: Devices, trace: Trace) -> Iterator[Mis
     for shards in judged:
         others = [other for other in judged if other is not shards and not _goes_with(other, shards)]
         work = (each for each in shards.misplaced() if not prepares_for_a_server(shards, each.op))
-        own = (*work, *misplaced_updates(shards), *detours(shards), *left_to_others(shards), *_joins_in_a_tower(shards))
-        for misplaced in own:
+        own = (*work, *statistics_away(shards), *misplaced_updates(shards), *detours(shards))
+        for misplaced in (*own, *left_to_others(shards), *_joins_in_a_tower(shards)):
             # What brings rows of the device together with a part that visits it, such as a block of keys, is at home.
             if misplaced.op.name not in seen and not any(other.is_home_of(misplaced.op) for other in others):
                 seen.add(misplaced.op.name)

@@ -128,16 +128,20 @@ def _to_its_maker(wiring: Wiring, devices: Devices, source: Op, reader: Op) -> b
     """
     own, host = {device.parsed for device in devices}, DeviceName.parse(devices.host)
 
+    def adds_up(op: Op) -> bool:
+        """Whether an op is the sum of several gradients of one tensor."""
+        return op.role == "gradient" and op.forward not in wiring.by_name
+
     def summands(op: Op) -> list[Op]:
-        """Of the sum of several gradients of one tensor."""
-        return wiring.before(op) if op.role == "gradient" and op.forward not in wiring.by_name else []
+        return wiring.before(op) if adds_up(op) else []
 
     for op in reached([source], summands):
         forward = wiring.by_name.get(op.forward or "")
         for before, summed in _handed_back(wiring, () if forward is None else forward.inputs):
             argument = before is None or before.role == "data" or (before.device == host and host not in own)
-            # Behind a sum, the gradient is that of an argument, or goes to the backward op of what made the operand.
-            if summed and (before is None or not (argument or reader.forward == before.name)):
+            # Behind a sum, the gradient is that of an argument, is added to others of the operand, or goes to the
+            # backward op of what made it.
+            if summed and not argument and not adds_up(reader) and (before is None or reader.forward != before.name):
                 continue
             if before is not None and before.type in IDENTITIES and before.inputs:
                 if (before.device or before.requested) == reader.device:

@@ -27,6 +27,7 @@ from harness.evidence.trace import Trace
 from harness.judgement.accounting import Account, checks_of
 from harness.judgement.belongings import SLOT_AWAY, Belongings
 from harness.judgement.diagnosis.wording import listed
+from harness.judgement.members import crowded
 from harness.judgement.out_of_place import judge_branches, judge_shards
 from harness.judgement.outside import judge_outside, judge_python
 from harness.judgement.provenance import SLICES, Provenance
@@ -72,12 +73,14 @@ def judge_placement(
     if on_host and len(devices) > 1:
         belongings = Belongings(account, devices)
         known = {each.op.name for each in misplaced}
-        branches = [*judge_branches(account, devices), *judge_undivided(account, devices)]
+        branches = [*judge_branches(account, devices), *judge_undivided(account, devices), *crowded(account)]
         branches = [each for each in branches if each.op.name not in known]
         misplaced += [each for each in branches if each.op.device != each.expected]
         known |= {each.op.name for each in branches}
-        own = (*Updates(belongings).misplaced(), *belongings.misplaced_terms(), *belongings.misplaced_copies())
-        misplaced += [each for each in own if each.op.name not in known]
+        updates = Updates(belongings)
+        own = (*updates.misplaced(), *updates.of_all(), *belongings.misplaced_terms(), *belongings.misplaced_copies())
+        first = {each.op.name: each for each in reversed(own) if each.op.name not in known}
+        misplaced += reversed(first.values())
         away = [each for each in belongings.misplaced_variables() if not (slots_named and each.cause == SLOT_AWAY)]
         away += belongings.misplaced_sums()
     return [

@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from harness._tensorflow import as_autograph
+from harness.errors import UsageError
 from harness.judgement.drawing import SameNumbers
 from harness.judgement.fields import in_fields
 from harness.lazy import tf
@@ -330,9 +331,17 @@ def value_of(variable: Any) -> NDArray[Any]:
 
 
 def to_array(leaf: Any) -> NDArray[Any] | None:
-    """A leaf of a result as an array; IndexedSlices are added up into the dense tensor that they stand for."""
+    """A leaf of a result as an array; IndexedSlices are added up into the dense tensor that they stand for.
+
+    It raises UsageError for a handle, such as a list of tensors or a data set, which has no values.
+    """
     if leaf is None:
         return None
+    if tf.is_tensor(leaf) and leaf.dtype in (tf.variant, tf.resource):
+        raise UsageError(
+            f"an input or output is a handle (dtype {leaf.dtype.name}), such as that of a TensorList, a data set or a "
+            "table, and has no values to compare; give and return tensors, such as TensorArray.stack() of a list"
+        )
     if isinstance(leaf, tf.IndexedSlices):
         leaf = tf.convert_to_tensor(leaf)
     if isinstance(leaf, tf.RaggedTensor):

@@ -26,6 +26,12 @@ SLOT_UPDATE_AWAY = (
 )
 
 
+UPDATES_OF_ALL = (
+    "several devices have a variable of their own for the same, and one of them computes the updates of all; compute "
+    "each in the scope of the device that has the variable"
+)
+
+
 class Updates:
     """What leads to updates of variables: where it is computed, of what, and where the variables are."""
 
@@ -58,6 +64,42 @@ class Updates:
             if of_optimizer or (sent and len(places[op.type, lines.get(op.name), home]) == 1):
                 alone = home in self.belongings.owners.values()
                 yield Misplaced(op, home, UPDATE_AWAY if alone else SLOT_UPDATE_AWAY)
+
+    def of_all(self) -> Iterator[Misplaced]:
+        """What one of several devices computes for the variables of all, of what each of them has, one by one.
+
+        What reads the results of several devices is a join, and the work of a server.
+        """
+        alike: dict[int, dict[DeviceName, Op]] = defaultdict(dict)
+        for op in self.wiring.ops:
+            variable = next(iter(self.variables.get(op.name, ())), -1)
+            home = self.belongings.homes.get(variable)
+            if op.role == "update" and home in self.devices and self.belongings.is_large(variable):
+                alike[self.account.kinds[op.name]].setdefault(home, op)
+        for group in (group for group in alike.values() if len(group) > 1):
+            behind = {home: self._computed_together(update) for home, update in group.items()}
+            places = {op.device for ops in behind.values() for op in ops}
+            names = [{op.name for op in ops} for ops in behind.values()]
+            if len(places) != 1 or not places <= group.keys() or set.intersection(*names):
+                continue
+            if all(self._is_made_of(home, ops) for home, ops in behind.items()):
+                away = ((op, home) for home, ops in behind.items() for op in ops if op.device != home)
+                yield from (Misplaced(op, home, UPDATES_OF_ALL) for op, home in away if computes(op))
+
+    def _computed_together(self, update: Op) -> list[Op]:
+        """The forward work that a scope puts on one device, up to an update."""
+
+        def makers(op: Op) -> list[Op]:
+            made = [maker for maker in self.wiring.makers(op) if maker.role == "forward" and maker.requested]
+            return [maker for maker in made if op is update or maker.device == op.device]
+
+        return [op for op in reached([update], makers) if op is not update]
+
+    def _is_made_of(self, home: DeviceName, ops: list[Op]) -> bool:
+        """Whether work reads what a device has computed, and nothing that yet another device has."""
+        makers = (maker for op in ops for maker in self.wiring.makers(op) if computes(maker))
+        places = {maker.device for maker in makers}
+        return home in places and places - {op.device for op in ops} <= {home}
 
     def _updated_on(self, op: Op) -> DeviceName | None:
         """Where the variables are that an op leads to updates of: on one device, or on the one that it is made on.

@@ -70,7 +70,7 @@ class Algebra(Axes):
         """Whether an atom changes along an axis of a value."""
         atom = self.atoms[i]
         at = k - rank + len(atom.shape)
-        sliced = at >= 0 and atom.op == "slice" and at in dict(atom.attrs) and atom.shape[at] == size
+        sliced = at >= 0 and atom.shape[at] == size and at in self.ranges(atom)
         return at >= 0 and (atom.shape[at] != 1 or sliced)
 
     def _sum(self, p: Poly, axes: tuple[int, ...]) -> Poly:
@@ -80,6 +80,11 @@ class Algebra(Axes):
             if atom.op == "poly":
                 return self.sum(atom.args[0], axes)
             if atom.op == "part":
+                whole, ranges = self.uncut(atom), self.ranges(atom)
+                if (k := next((k for k in ranges if k not in axes), None)) is not None:
+                    place = ranges.pop(k)
+                    rest = self.of(self.sliced(whole, ranges))
+                    return self.slice(self.sum(rest, axes), k - sum(axis < k for axis in axes), *place)
                 last = [k - len(p.shape) for k in axes]
                 return self.after(
                     ("sum", axes),
@@ -152,7 +157,7 @@ class Algebra(Axes):
         if zero and form.total and not any(map(self.partial, args)):
             return self.zeros(shape, dtype)
         for axes, to in form.rows:
-            lifted = self._lifted(args, axes)
+            lifted = self.lifted(args, axes)
             if lifted is None:
                 continue
             place, whole = lifted
@@ -222,25 +227,6 @@ class Algebra(Axes):
         leading = op == "Sum" and attrs == tuple(range(len(attrs)))
         base = self.base(key, full, partial=partial, row=row if leading else None)
         return self.scale(self.part(base, *place, shape, dtype), factor)
-
-    def _lifted(self, args: Sequence[Poly], axes: Sequence[int | None]) -> tuple[Place, list[Poly]] | None:
-        """The whole arguments of which these are rows, and which rows; None where they are not."""
-        found: Place | None = None
-        got: list[tuple[Place | None, Poly]] = []
-        for arg, axis in zip(args, axes, strict=True):
-            each = (None, arg) if axis is None else self.unslice(arg, axis)
-            if each is None or (each[0] and found not in (None, each[0])):
-                return None
-            found = each[0] or found
-            got.append(each)
-        if found is None:
-            return None
-        wholes = []
-        for (place, whole), axis in zip(got, axes, strict=True):
-            if place is None and axis is not None:
-                whole = self.make(dict(whole.terms), replaced(whole.shape, axis, found[2]), whole.dtype)
-            wholes.append(whole)
-        return found, wholes
 
     def _of_parts(
         self, op: str, attrs: Any, args: list[Poly], shape: tuple[Any, ...], dtype: str, form: Form, j: int

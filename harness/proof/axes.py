@@ -70,8 +70,7 @@ class Axes(Rows):
             total = self.add(total, self.broadcast(made, shape))
         return total
 
-    @staticmethod
-    def _block_shape(atom: Atom, before: Shape, after: Shape, blocks: Sequence[Block]) -> Shape | None:
+    def _block_shape(self, atom: Atom, before: Shape, after: Shape, blocks: Sequence[Block]) -> Shape | None:
         """The shape of an atom after a reshape; None if it is broadcast within a block."""
         own = atom.shape
         padded = (1,) * (len(before) - len(own)) + tuple(own)
@@ -83,7 +82,7 @@ class Axes(Rows):
                 made += [1] * (m - k)
             else:
                 return None
-        one_row = atom.op == "slice" and own[0] == 1 and 0 in dict(atom.attrs)  # its axis has a meaning
+        one_row = own and own[0] == 1 and 0 in self.ranges(atom)  # its axis has a meaning
         while made and made[0] == 1 and len(made) > len(own) and not one_row:
             made = made[1:]
         return tuple(made)
@@ -93,15 +92,6 @@ class Axes(Rows):
             return self.of(atom)
         if atom.op == "Reshape":
             return self.reshape(atom.args[0], shape)
-        if atom.op == "part":
-            return self.after(
-                ("reshape", shape),
-                atom,
-                lambda q: self.reshape(q, shape),
-                shape,
-                atom.dtype,
-                of_row=lambda q: self.reshape(q, (1, *shape)),
-            )
         return self._reshape(self.of(atom), shape)
 
     def _reshape(self, p: Poly, shape: Shape) -> Poly:
@@ -125,7 +115,26 @@ class Axes(Rows):
                 else:
                     continue
                 return self.slice(self.reshape(whole, replaced(shape, o, full)), o, *place)
+        if (alone := self.alone(p)) is not None and alone.op == "part":
+            return self._reshaped_part(alone, shape)
         return self.of(self.atom("Reshape", (), (p,), shape, p.dtype))
+
+    def _reshaped_part(self, atom: Atom, shape: Shape) -> Poly:
+        number = atom.attrs[0]
+        before, own = self.bases[number].reshaped or (number, atom.shape)
+        first = self.same_rows(atom, before, own)
+        if own == shape:
+            return first
+        made = self.after(
+            ("reshape", shape),
+            self.atoms[first.terms[0][0][0]],
+            lambda q: self.reshape(q, shape),
+            shape,
+            atom.dtype,
+            of_row=lambda q: self.reshape(q, (1, *shape)),
+        )
+        self.bases[self.atoms[made.terms[0][0][0]].attrs[0]].reshaped = (before, own)
+        return made
 
     def row_again(self, p: Poly) -> Poly | None:
         """``p``, with an axis of size 1 before the others, as one row of a value, where that row was spread before.
@@ -195,7 +204,7 @@ class Axes(Rows):
         def moved(atom: Atom) -> Poly:
             padded = (1,) * (len(p.shape) - len(atom.shape)) + atom.shape
             own = tuple(padded[k] for k in perm)
-            one_row = atom.op == "slice" and any(atom.shape[k] == 1 for k, _ in atom.attrs)
+            one_row = any(atom.shape[k] == 1 for k in self.ranges(atom))
             if not one_row and [k for k in perm if padded[k] != 1] == [k for k, s in enumerate(padded) if s != 1]:
                 return self.reshape(self.of(atom), own)  # only axes of size 1 move
             if (missing := len(perm) - len(atom.shape)) > 0:
@@ -203,7 +212,7 @@ class Axes(Rows):
                 return self.reshape(self.transpose(self.of(atom), inner), own)
             if atom.op == "Transpose":
                 return self.transpose(atom.args[0], [atom.attrs[k] for k in perm])
-            if atom.op == "part":
+            if atom.op == "part" and not self.ranges(atom):
                 return self.after(("transpose", perm), atom, lambda q: self.transpose(q, perm), own, p.dtype)
             maps: list[Map] = [((k,), at) for at, k in enumerate(perm)]
             form = Form(maps, (), lambda whole: self.transpose(whole[0], perm), total=True)

@@ -192,7 +192,9 @@ class Evaluation(ABC):
 
     def by_elements(self, op: Any, args: Sequence[Poly], rule: Elementwise) -> Poly:
         """The result of an element-wise operation."""
-        form = Form((), rule.parts, None, rule.total)
+        # Of complex arguments, some have poles, such as tanh.
+        total = rule.total and not any(arg.dtype.startswith("complex") for arg in args)
+        form = Form((), rule.parts, None, total)
         dtype = op.outputs[0].dtype.base_dtype.name
         return self.alg.elementwise(op.type, self.attributes(op), args, dtype, form)
 

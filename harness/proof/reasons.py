@@ -51,7 +51,7 @@ class Reasons:
         line = line or next((place_of(seen.op) for seen in reversed(self.run.seen) if p in seen.outputs), "")
         if unknown is not None:
             return Reason(unknown.note, line)
-        shown = self._factor(p, r) or self._parts(p)
+        shown = self._factor(p, r) or self._parts(p, r)
         if shown:
             return Reason(shown, line, refuted=True)
         if note:
@@ -63,14 +63,19 @@ class Reasons:
         if not ours or ours.keys() != theirs.keys() or any(not coef for coef in (*ours.values(), *theirs.values())):
             return ""
         ratios = sorted({str(ours[mono] / theirs[mono]) for mono in ours})
-        return f"{' or '.join(ratios)} times the reference's"
+        if len(ratios) == 1:
+            return f"{ratios[0]} times the reference's"
+        return f"some of its terms are {' or '.join(each for each in ratios if each != '1')} times the reference's"
 
-    def _parts(self, p: Poly) -> str:
+    def _parts(self, p: Poly, r: Poly) -> str:
         found: dict[tuple[int, Any], list[tuple[Any, Any, Any]]] = {}
+        places = {self.alg.atoms[i].attrs[1:] for mono, _ in r.terms for i in mono if self.alg.atoms[i].op == "part"}
         for mono, coef in p.terms:
             for i in mono:
                 if self.alg.atoms[i].op == "part":
                     base, start, end, size = self.alg.atoms[i].attrs
+                    if (start, end, size) in places:
+                        return ""  # so does the reference sum these rows alone
                     found.setdefault((base, size), []).append((start, end, coef))
         if not self.known(p) or any(
             len([i for i in mono if self.alg.atoms[i].op == "part"]) > 1 for mono, _ in p.terms

@@ -35,9 +35,9 @@ class Rows(Values):
             for i in mono:
                 atom = self.atoms[i]
                 at = k - rank + len(atom.shape)
-                ranges = dict(atom.attrs) if atom.op == "slice" else {}
+                ranges = self.ranges(atom)
                 if at in ranges and atom.shape[at] == own:
-                    whole = atom.args[0]
+                    whole = self.uncut(atom)
                     place = (*ranges.pop(at), whole.shape[at])
                     if found not in (None, place):
                         return None
@@ -52,6 +52,20 @@ class Rows(Values):
         if found is None:
             return None, p
         return found, self.make(terms, replaced(p.shape, k, found[2]), p.dtype)
+
+    def ranges(self, atom: Atom) -> dict[int, tuple[Any, Any]]:
+        """The ranges of its axes that make an atom of a larger value; so are rows of a part of a sum."""
+        if atom.op == "slice":
+            return dict(atom.attrs)
+        cut = self.bases[atom.attrs[0]].cut if atom.op == "part" else None
+        return {} if cut is None else dict(cut[1])
+
+    def uncut(self, atom: Atom) -> Poly:
+        """The value that these ranges are of."""
+        if atom.op == "slice":
+            return atom.args[0]
+        cut = self.bases[atom.attrs[0]].cut if atom.op == "part" else None
+        return self.of(atom) if cut is None else self.same_rows(atom, cut[0], cut[2])
 
     def is_row(self, p: Poly) -> bool:
         """Whether a value of one row is that row of a larger value."""
@@ -86,7 +100,40 @@ class Rows(Values):
         shape = list(whole.shape)
         for axis, (start, end) in ranges.items():
             shape[axis] = end - start
-        return self.atom("slice", tuple(sorted(ranges.items())), (whole,), shape, whole.dtype)
+        key = tuple(sorted(ranges.items()))
+        atom = self.atoms[whole.terms[0][0][0]]
+        if atom.op != "part":
+            return self.atom("slice", key, (whole,), shape, whole.dtype)
+
+        def rows(full: Poly) -> Poly:
+            for axis, place in key:
+                full = self.slice(full, axis, *place)
+            return full
+
+        before, *place = atom.attrs
+        own = self.bases[before]
+        base = self.base(("slice", key, before), lambda: rows(own.full()), partial=own.partial)
+        base.cut = (before, dict(ranges), atom.shape)
+        return self.atom("part", (base.id, *place), (), shape, whole.dtype, total=not base.partial)
+
+    def lifted(self, args: Sequence[Poly], axes: Sequence[int | None]) -> tuple[Place, list[Poly]] | None:
+        """The whole arguments of which these are rows, and which rows; None where they are not."""
+        found: Place | None = None
+        got: list[tuple[Place | None, Poly]] = []
+        for arg, axis in zip(args, axes, strict=True):
+            each = (None, arg) if axis is None else self.unslice(arg, axis)
+            if each is None or (each[0] and found not in (None, each[0])):
+                return None
+            found = each[0] or found
+            got.append(each)
+        if found is None:
+            return None
+        wholes = []
+        for (place, whole), axis in zip(got, axes, strict=True):
+            if place is None and axis is not None:
+                whole = self.make(dict(whole.terms), replaced(whole.shape, axis, found[2]), whole.dtype)
+            wholes.append(whole)
+        return found, wholes
 
     def each_factor(self, p: Poly, shape: Sequence[Any], fn: Callable[[Atom], Poly]) -> Poly:
         """The sum of the products of ``fn`` of the atoms."""
@@ -125,15 +172,9 @@ class Rows(Values):
                 return self.of(atom)
             if atom.op == "Concat" and atom.attrs == at:
                 return self._slice_of_concat(atom, at, start, end)
-            if atom.op == "part":
-                part = replaced(atom.shape, at, end - start)
-                return self.after(
-                    ("slice", at, start, end), atom, lambda q: self.slice(q, at, start, end), part, p.dtype
-                )
             if (within := self._slice_within(atom, at, start, end)) is not None:
                 return within
-            ranges = dict(atom.attrs) if atom.op == "slice" else {}
-            whole = atom.args[0] if atom.op == "slice" else self.of(atom)
+            whole, ranges = self.uncut(atom), self.ranges(atom)
             first = ranges.get(at, (0, 0))[0]
             if ranges and self._joins(whole, at):
                 ranges.pop(at, None)
@@ -267,8 +308,12 @@ class Rows(Values):
                 joined.append(part)
         if len(joined) == 1:
             return joined[0]
-        if any(map(self.has_parts, joined)) and (made := self._concat_of_parts(joined, axis)) is not None:
-            return made
+        if any(map(self.has_parts, joined)):
+            for k in (k for k in range(len(joined[0].shape)) if k != axis):
+                if (lifted := self.lifted(joined, [k] * len(joined))) is not None:
+                    return self.slice(self.concat(lifted[1], axis), k, *lifted[0][:2])
+            if (made := self._concat_of_parts(joined, axis)) is not None:
+                return made
         values = [self.value(part) for part in joined]
         if all(value is not None for value in values):
             array = np.concatenate(values, axis)

@@ -72,13 +72,17 @@ class Poly:
 class Base:
     """What parts are parts of: ``full()`` is the sum of all of them.
 
-    ``row(start)`` is the part of one row, of a sum over leading axes, which stay with size 1.
+    ``row(start)`` is the part of one row, of a sum over leading axes, which stay with size 1. ``cut``: it is rows of
+    another one: (the number of that, the ranges of its axes, the shape of its parts). ``reshaped``: it is another one
+    in another shape: (the number of that, the shape of its parts).
     """
 
     id: int
     full: Callable[[], Poly]
     partial: bool
     row: Callable[[Any], Poly] | None = None
+    cut: tuple[int, dict[int, tuple[Any, Any]], Shape] | None = None
+    reshaped: tuple[int, Shape] | None = None
 
 
 def broadcast_shape(*shapes: Sequence[Any]) -> Shape:

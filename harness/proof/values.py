@@ -150,6 +150,11 @@ class Values:
         made = self.atom("part", (base.id, start, end, size), (), shape, dtype, total=not base.partial)
         return self.of(made)
 
+    def same_rows(self, atom: Atom, base: int, shape: Sequence[Any]) -> Poly:
+        """The part of another sum that the rows of a part give."""
+        _, start, end, size = atom.attrs
+        return self.part(self.bases[base], start, end, size, shape, atom.dtype)
+
     def after(
         self,
         name: Any,
@@ -316,8 +321,9 @@ class Values:
     def mul(self, p: Poly, q: Poly) -> Poly:
         """The product, multiplied out where that is not too long."""
         shape = broadcast_shape(p.shape, q.shape)
+        square = p is q and len(p.terms) == 2
         one, other = sorted((p, q), key=lambda each: len(each.terms))
-        if len(one.terms) > 1 or len(other.terms) > _TERMS:
+        if (len(one.terms) > 1 and not square) or len(other.terms) > _TERMS:
             one, other = (each if len(each.terms) == 1 else self.frozen(each) for each in (one, other))
         terms: dict[Mono, Any] = {}
         nothing = (((), Fraction(0)),)  # 0 times what is not defined everywhere is not 0

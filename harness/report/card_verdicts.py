@@ -14,6 +14,7 @@ from harness.report.printable import device_label, one_line, shortened
 #: the driver asks for goes before everything else.
 _ACTIONS = (
     ("could not repair its memory", "replace"),
+    ("asks for a reboot: have the host", "have the host rebooted"),
     ("asks for a reboot", "reboot the node"),
     ("asks for a reset", "reset"),
     ("asks for draining", "stop copies between GPUs, and start their programs again"),
@@ -21,6 +22,7 @@ _ACTIONS = (
     ("have it replaced", "replace"),
     ("out of service", "replace"),
     ("power the node off", "power the node off and on, and reseat"),
+    ("have the host powered off", "have the host powered off and on, and reseat"),
     ("--gpu-reset", "reset"),
     ("access control", "switch off PCIe access control (ACS) and the IOMMU"),
     ("switches between the GPUs", "look at the NVSwitches and the fabric manager"),
@@ -33,10 +35,12 @@ _ACTIONS = (
     ("nvidia-fabricmanager", "start the fabric manager"),
     ("uvm_disable_hmm", "switch off HMM in nvidia-uvm"),
     ("reboot the node", "reboot the node"),
+    ("have the host rebooted", "have the host rebooted"),
     ("compatibility package", "remove CUDA's compatibility package"),
     ("from LD_LIBRARY_PATH", "remove the wrong library from LD_LIBRARY_PATH"),
     ("nvidia-cuda-mps-control", "start the MPS server"),
     ("reseat", "reseat"),
+    ("stop that process", "stop the process that holds it"),
     ("another process", "free its memory, or reset"),
     ("fans", "improve its cooling"),
     ("power table", "look at its power supply and the board's power limits"),

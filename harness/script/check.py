@@ -1,11 +1,11 @@
-"""Checks a step of a script: its verdict, what would mend it, and what that gains."""
+"""Checks a step of a script: its verdict, what would mend it, and what that or several devices gain."""
 
 from __future__ import annotations
 
 import ast
 import re
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +18,8 @@ from harness.judgement.verification import Verification
 from harness.judgement.verify import verify
 from harness.lazy import tf
 from harness.parallel.gradients import colocate_gradients
+from harness.parallel.one_device import on_first_device
+from harness.records import Verdict
 from harness.script.capture import StepCall, named_devices
 from harness.script.gain import Gain, gain_of
 from harness.script.inputs import inputs_of, program_of
@@ -29,13 +31,10 @@ _CONFIGURES = re.compile(r"\bharness\.configure\(|set_logical_device_configurati
 
 @dataclass(frozen=True)
 class Mend:
-    """A change of the script, as lines of a diff, with its verification and what it gains."""
+    """A change of the script, as lines of a diff, with its verification."""
 
     lines: tuple[str, ...]
     verification: Verification
-    gain: Gain | None = None
-    #: What the gain was measured on, or why it was not.
-    label: str = ""
 
 
 @dataclass(frozen=True)
@@ -46,6 +45,24 @@ class Checked:
     devices: Devices
     verification: Verification
     mend: Mend | None
+    #: What the change gains, or, of a step that needs none, what several devices gain over one.
+    gain: Gain | None = None
+    #: What the gain was measured on, or why it was not.
+    label: str = ""
+
+    @property
+    def compared(self) -> bool:
+        """Whether the step, or a change of it, passes with values that were compared."""
+        last = self.verification if self.mend is None else self.mend.verification
+        return last.verdict in (Verdict.PASS, Verdict.WARN) and last.exercised.values > 0
+
+    @property
+    def timed(self) -> bool:
+        """Whether there is something to time: a step, or a change of it, in which nothing fails."""
+        if self.mend is not None:
+            # A mend whose values could not all be judged, such as those of a step that draws numbers, is timed too.
+            return self.mend.verification.verdict is not Verdict.FAIL
+        return self.verification.verdict in (Verdict.PASS, Verdict.WARN)
 
 
 def measuring_spec(source: str, spec: str | None) -> str | None:
@@ -82,8 +99,14 @@ def devices_in_use() -> Devices:
     return Devices(found, spec="")
 
 
-def check_step(step: StepCall, path: Path, devices: Devices, progress: Callable[[str], None]) -> Checked:
-    """Verify a step against itself on the first device; where its backward ops are misplaced, try to mend that."""
+def check_step(
+    step: StepCall, path: Path, devices: Devices, progress: Callable[[str], None], *, speed: bool = True
+) -> Checked:
+    """Verify a step against itself on the first device; where its backward ops are misplaced, try to mend that.
+
+    With ``speed``, and where the devices are independent, time it: the change against the step as it is, or a step
+    that needs none against itself on the first device.
+    """
     inputs = inputs_of(step)
     variables = [each for each in variables_of([program_of(step, step.fn)], []) if getattr(each, "trainable", False)]
     progress(f"verifying {step.name} ({path.name}:{step.line}) on {devices.counted}")
@@ -93,19 +116,25 @@ def check_step(step: StepCall, path: Path, devices: Devices, progress: Callable[
 
     found = verified(step.fn)
     _require_named(found, devices)
-    if "gradient-placement" not in {finding.kind for finding in found.findings}:
-        return Checked(step, devices, found, None)
-    progress("verifying it with colocate_gradients")
-    mended = colocate_gradients(step.fn)
-    then = verified(mended)
-    if not then.passed:
-        return Checked(step, devices, found, Mend(_decorated(path, step), then))
+    mend = None
+    if "gradient-placement" in {finding.kind for finding in found.findings}:
+        progress("verifying it with colocate_gradients")
+        mend = Mend(_decorated(path, step), verified(colocate_gradients(step.fn)))
+    checked = Checked(step, devices, found, mend)
+    if not (speed and checked.timed):
+        return checked
     label = speed_label(devices)
-    gain = None
-    if label.gates:
-        progress("measuring what it gains")
-        gain = gain_of(step, mended, devices)
-    return Checked(step, devices, found, Mend(_decorated(path, step), then, gain, label.text))
+    if not label.gates:
+        return replace(checked, label=label.text)
+    progress("measuring its speed")
+    return replace(
+        checked, label=label.text, gain=gain_of(step, *forms(step, devices, change=mend is not None), devices)
+    )
+
+
+def forms(step: StepCall, devices: Devices, *, change: bool) -> tuple[Callable[..., Any], Callable[..., Any]]:
+    """The two forms of a step to time: as it is and changed, or else on the first device and on all."""
+    return (step.fn, colocate_gradients(step.fn)) if change else (on_first_device(step.fn, devices), step.fn)
 
 
 def _require_named(found: Verification, devices: Devices) -> None:

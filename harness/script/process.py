@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 @typed_task
-def run(send: Send, spec: str | None, file: Path, function: str) -> None:
+def run(send: Send, spec: str | None, file: Path, function: str, speed: bool) -> None:
     """Configure devices, run the script ``file`` up to ``function`` (empty: its step is looked for), and check it."""
     from contextlib import ExitStack, nullcontext
     from dataclasses import replace
@@ -55,12 +55,13 @@ def run(send: Send, spec: str | None, file: Path, function: str) -> None:
             step = run_to_step(target)
         devices = devices_in_use()
         say(f"devices: {', '.join(device.parsed.short for device in devices)}: {why}")
-        checked = check_step(step, file, devices, say)
+        checked = check_step(step, file, devices, say, speed=speed)
     tally = Tally()
     tally.add(checked.verification, step.name)
     mend = checked.mend
-    if mend is not None and mend.gain is not None:
-        tally.measured["speedup_of_the_mend"] = mend.gain.speedup.value
+    if checked.gain is not None:
+        name = "speedup_over_one_device" if mend is None else "speedup_of_the_mend"
+        tally.measured[name] = checked.gain.speedup.value
     result = replace(
         tally.result("", _next_step(mend)),
         check=f"{file.name}:{step.name}",
@@ -74,17 +75,18 @@ def run(send: Send, spec: str | None, file: Path, function: str) -> None:
         "reason": why,
         "spec": chosen or devices.spec or "the script's devices",
         "fingerprint": fingerprint(devices),
+        "compared": checked.compared,
     }
     if mend is not None:
         answer["mend"] = {
             "lines": list(mend.lines),
             "verdict": mend.verification.verdict.value,
             "reason": mend.verification.reason,
-            "gain": mend.gain,
-            "label": mend.label,
         }
-        if mend.verification.passed and mend.gain is None:
-            answer["step"], answer["timed_on"] = step.name, timed_on
+    if speed and checked.timed:
+        answer.update(gain=checked.gain, label=checked.label, step=step.name)
+        if checked.gain is None:
+            answer["timed_on"] = timed_on
             # What to ask for, where this machine can time what the script's devices would do.
             cores = len(devices) if chosen is not None and named_devices(source) else len(usable_cores()) + 1
             answer["hint"] = f"cores:{cores}" if timed_on is None and cores <= len(usable_cores()) else None
@@ -100,14 +102,18 @@ def _next_step(mend: Mend | None) -> str:
 
 
 @typed_task
-def time_change(send: Send, spec: str, file: Path, function: str) -> None:
-    """Time a step of a script within ``colocate_gradients`` against the step as it is, on devices that stand in."""
+def time_step(send: Send, spec: str, file: Path, function: str, change: bool) -> None:
+    """Time a step of a script on devices that stand in for those that it names.
+
+    With ``change``, it is timed within ``colocate_gradients`` against the step as it is, or else on all devices against
+    the first.
+    """
     from dataclasses import replace
 
     from harness.devices.runtime import configure
     from harness.lazy import tf
-    from harness.parallel.gradients import colocate_gradients
     from harness.script.capture import named_devices, run_to_step
+    from harness.script.check import forms
     from harness.script.gain import gain_of
     from harness.script.stand_ins import listed, missing_kind, standing_in
     from harness.speed.label import speed_label
@@ -121,5 +127,5 @@ def time_change(send: Send, spec: str, file: Path, function: str) -> None:
             step = run_to_step(target)
         # What the step puts in no scope runs on the first of its devices, as on a machine that has them.
         step = replace(step, default=devices[0].name)
-        gain = gain_of(step, colocate_gradients(step.fn), devices)
+        gain = gain_of(step, *forms(step, devices, change=change), devices)
     send(Answer({"gain": gain, "label": speed_label(devices).text}))

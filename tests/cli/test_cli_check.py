@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 
 import pytest
@@ -62,9 +63,11 @@ def test_a_script_is_checked_and_its_change_passes(tmp_path: Path) -> None:
             "import tensorflow", "import harness\nimport tensorflow"
         )
     )
-    mended = run(tmp_path, "check", "train.py:step", "--devices", "cpu:2")
+    mended = run(tmp_path, "check", "train.py:step", "--devices", "cpu:2", "--no-speed")
     assert mended.returncode == 0, mended.stdout + mended.stderr
     assert "This change" not in mended.stdout
+    assert "as fast" not in mended.stdout
+    assert "harness.verify(step, reference, inputs" in mended.stdout
 
 
 @pytest.mark.long
@@ -75,6 +78,21 @@ def test_cores_stand_in_for_the_gpus_of_a_script_to_measure_the_change(tmp_path:
     assert "With it, PASS: the run on 2 software GPUs matches its own run on GPU:0" in done.stdout
     assert "Speedup of the step: " in done.stdout, done.stdout
     assert "on 2 CPU cores, each with its own" in done.stdout
+    assert "harness.verify(step, reference, inputs" in done.stdout
+
+    (tmp_path / "train.py").write_text(
+        SCRIPT.replace("/CPU:", "/GPU:")
+        .replace("@tf.function", "@harness.colocate_gradients\n@tf.function")
+        .replace("import tensorflow", "import harness\nimport tensorflow")
+    )
+    mended = run(tmp_path, "check", "train.py", "--devices", "cores:2")
+    assert mended.returncode == 0, mended.stdout + mended.stderr
+    assert re.search(r"\d\.\d\d times as fast .*, on 2 CPU cores", mended.stdout), mended.stdout
+    record = json.loads((tmp_path / "harness-report" / "run.json").read_text())
+    assert " on one device" in record["results"][0]["scope"][0]
+    untimed = run(tmp_path, "check", "train.py", "--devices", "cores:2", "--no-speed")
+    assert untimed.returncode == 0, untimed.stdout + untimed.stderr
+    assert "times as fast" not in untimed.stdout
 
 
 def test_what_cannot_be_checked_is_one_line(tmp_path: Path) -> None:

@@ -342,7 +342,8 @@ def test_an_error_after_which_a_card_no_longer_answers_is_about_that_card() -> N
     machine(3, H100)
     cards = tuple(card(known) for known in read_cards())
     waits = {"GPU:0": Reading(0.0, remap_pending=True)}
-    on = SimpleNamespace(cards=cards, present=cards, reading=lambda label: waits.get(label, Reading(0.0)))
+    readings = {"reading": lambda label: waits.get(label, Reading(0.0)), "software": lambda: installed(None)}
+    on = SimpleNamespace(cards=cards, present=cards, **readings)
     context = CheckContext(Devices((), spec="gpu", reason=""), machine=on)
 
     def body(_: object, account: Account) -> str:
@@ -371,7 +372,8 @@ def test_memory_that_is_not_given_back_after_a_loss_is_not_held_against_another_
     for faults, named in (([], "GPU:0"), (["lost card = 2"], "GPU:2")):
         machine(3, H100)
         cards = tuple(card(known) for known in read_cards())
-        on = SimpleNamespace(cards=cards, present=cards, reading=lambda label: Reading(0.0))
+        readings = {"reading": lambda label: Reading(0.0), "software": lambda: installed(None)}
+        on = SimpleNamespace(cards=cards, present=cards, **readings)
         machine(3, H100, *faults)
         outcome = on_machine(CheckContext(Devices((), spec="gpu"), machine=on), full)
         assert [each.device for each in outcome.findings] == [named]

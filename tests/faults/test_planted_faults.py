@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+import sentences
 
 import harness
 from harness.faults.catalogue import FAULTS
@@ -12,6 +13,7 @@ from harness.records import Verdict
 
 pytest_plugins = ["four_devices"]
 
+_SAID = sentences.stored()
 #: The first of each class, such as V01; another one of its class is a variant.
 _FIRST = {fault.id: fault.name for fault in reversed(list(FAULTS.values()))}
 _ALL = pytest.mark.parametrize(
@@ -43,6 +45,8 @@ def test_a_planted_fault_is_found_in_every_mode(fault: Fault[Case], four_cpus: h
     origin = origin_of(fault, four_cpus)
     assert not origin or names_one_of(origin, found.reason), (origin, found)
     assert len(str(found).splitlines()) <= 10, found
+    if four_cpus[0].kind == "logical-cpu":  # on GPUs, sentences name these
+        assert sentences.shown(found.reason) == _SAID[fault.name], "if that is meant: python tests/faults/sentences.py"
 
 
 @_ALL

@@ -37,6 +37,15 @@ def everywhere(count: int) -> set[tuple[int, int]]:
     return set(permutations(range(count), 2))
 
 
+def at_times(count: int, pairs: set[tuple[int, int]], right: set[tuple[int, int]]) -> list[Trial]:
+    """Copies of which each second one is wrong; those of ``right`` are not, by chance."""
+    return [
+        Trial(label(to), (source, to) in pairs - right and number % 2 == 0, source=label(source))
+        for source, to in permutations(range(count), 2)
+        for number in range(4)
+    ]
+
+
 SOCKETS = both(*((one, other) for one in range(4) for other in range(4, 8)))
 
 
@@ -109,3 +118,11 @@ def test_what_switches_join_is_the_fabrics_and_a_bridge_is_left_out_where_only_p
     blame = shared_way(trials(4, everywhere(4) - both((0, 1), (2, 3))), bridges)
     assert blame is not None
     assert blame.way == "PCIe"
+
+
+def test_pairs_that_are_right_by_chance_belong_to_their_way_and_not_where_a_few_cards_explain_the_others() -> None:
+    blame = shared_way(at_times(8, everywhere(8), {(0, 1), (4, 2), (6, 7)}), {})
+    assert blame is not None
+    assert (blame.way, len(blame.cards)) == ("PCIe", 8)
+    of_two_cards = {pair for pair in everywhere(8) if {0, 3} & {*pair}}
+    assert shared_way(at_times(8, of_two_cards, set()), {}) is None

@@ -10,6 +10,7 @@ import pytest
 import tensorflow as tf
 
 from harness import Devices, Verdict, colocate_gradients, verify
+from harness.errors import UsageError
 
 X = np.random.default_rng(3).normal(size=(8, 4)).astype(np.float32)
 
@@ -99,3 +100,33 @@ def test_sparse_features_are_split_in_every_mode(devices: Devices, wrong: bool) 
     assert compared == set(modes), found.comparisons
     if wrong:
         assert "gradients.py" not in found.reason, "the line of a wrapper"
+
+
+def listed(x: Any) -> Any:
+    return tf.raw_ops.TensorListFromTensor(tensor=x, element_shape=tf.constant([4]))
+
+
+def stacked(x: Any) -> Any:
+    return tf.raw_ops.TensorListStack(
+        input_handle=x, element_shape=tf.constant([4]), element_dtype=tf.float32, num_elements=8
+    )
+
+
+def test_a_list_of_tensors_that_is_given_or_returned_is_refused_in_one_line(devices: Devices) -> None:
+    program = halves(devices, tf.tanh, lambda parts: tf.concat(parts, axis=0))
+    for parallel, reference, x in (
+        (lambda x: listed(program(x)), lambda x: listed(tf.tanh(x)), tf.constant(X)),
+        (lambda x: program(stacked(x)), lambda x: tf.tanh(stacked(x)), listed(X)),
+    ):
+        with pytest.raises(UsageError, match=r"a handle \(dtype variant\), such as that of a TensorList") as caught:
+            verify(parallel, reference, {"x": x}, devices=devices)
+        assert "\n" not in str(caught.value)
+
+    def within(x: Any) -> Any:
+        rows = tf.TensorArray(tf.float32, 2, element_shape=(None, 4))
+        for number, part in enumerate(tf.split(x, 2)):
+            with tf.device(devices[number].name):
+                rows = rows.write(number, tf.tanh(part))
+        return rows.concat()
+
+    assert verify(tf.function(within), tf.tanh, {"x": X}, devices=devices[:2]).passed

@@ -43,7 +43,8 @@ def _handing_on(weights: list[Any], used: tuple[int, ...], clipped: bool = False
 
     def step(index: int, x: Any, scale: Any) -> Any:
         x = tf.tanh(tf.matmul(x, weights[index]))
-        return x * scale if index in used else x
+        factor = tf.exp(scale - 1.0) if index == 2 else scale  # no op computes the gradient of a difference
+        return x * factor if index in used else x
 
     def middle(value: tuple[Any, Any]) -> Any:
         x, scale = value

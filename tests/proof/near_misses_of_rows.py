@@ -73,6 +73,60 @@ same(
     2,
 )
 
+
+# Of some columns of rows.
+def _of_columns(x: Any, w: Any, columns: Any, rows: Any = slice(None)) -> Any:
+    return tf.reduce_sum(x[rows][:, columns] ** 2, 1)
+
+
+def _joined(x: Any, w: Any, fn: Any) -> Any:
+    return tf.concat([fn(x, w, slice(0, 4)), fn(x, w, slice(4, 8))], 0)
+
+
+miss(
+    "other columns in the second half",
+    lambda x, w: _joined(x, w, lambda x, w, rows: _of_columns(x, w, slice(rows.start // 4, rows.start // 4 + 3), rows)),
+    lambda x, w: _of_columns(x, w, slice(0, 3)),
+)
+miss(
+    "one column more",
+    lambda x, w: _joined(x, w, lambda x, w, rows: _of_columns(x, w, slice(0, 4), rows)),
+    lambda x, w: _of_columns(x, w, slice(0, 3)),
+)
+miss(
+    "rows of some columns in another order",
+    lambda x, w: tf.concat([_of_columns(part, w, slice(0, 3)) for part in halves(x)[::-1]], 0),
+    lambda x, w: _of_columns(x, w, slice(0, 3)),
+)
+miss(
+    "columns of two kinds with weights of the other",
+    lambda x, w: tf.concat([tf.concat([p[:, :4], p[:, 4:] ** 2], 1) @ w[::-1] for p in halves(x)], 0),
+    lambda x, w: tf.concat([x[:, :4], x[:, 4:] ** 2], 1) @ w,
+)
+miss(
+    "a variance with the square of another mean",
+    lambda x, w: tf.reduce_mean(x * x, 0) - tf.reduce_mean(x[:4], 0) ** 2,
+    lambda x, w: tf.reduce_mean((x - tf.reduce_mean(x, 0)) ** 2, 0),
+)
+miss(
+    "a square of a sum without twice the product",
+    lambda x, w: x * x + (x @ w) ** 2,
+    lambda x, w: (x + x @ w) ** 2,
+)
+
+
+def _cropped(x: Any, border: float) -> Any:
+    boxes = tf.constant([[0.0, 0.0, 1.5, 1.0], [-0.5, 0.0, 1.0, 1.0]])
+    return tf.image.crop_and_resize(x[None, :, :, None], boxes, [0, 0], [3, 3], extrapolation_value=border)
+
+
+def _chosen(x: Any, y: Any) -> Any:
+    return tf.raw_ops.Select(condition=x[:, 0] > 0, x=x, y=y)
+
+
+miss("rows chosen for columns", lambda x, w: _chosen(x, -x), lambda x, w: tf.where(x[0] > 0, x, -x), 5, 5)
+miss("twice a picture in the same frame", lambda x, w: _cropped(2.0 * x, 1.0), lambda x, w: 2.0 * _cropped(x, 1.0))
+
 # Numbers within rows.
 miss("numbers beyond a row", _by_halves(lambda x: _summed(x, _numbers(x))), lambda x, w: _summed(x, _numbers(x)))
 miss(

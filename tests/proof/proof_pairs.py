@@ -102,6 +102,16 @@ _row_wise(
 )
 _row_wise("logarithms", lambda x, w: tf.math.log(x) @ w + tf.sqrt(x) @ w, 8, 5, low=0.1)
 _row_wise("attention", lambda x, w: tf.nn.softmax(x @ tf.transpose(x, [0, 2, 1])) @ x @ w, 6, 4, 5, sizes=[3, 3])
+_row_wise("columns of two kinds", lambda x, w: tf.concat([x[:, :4] ** 2, tf.exp(x[:, 4:])], 1) @ w, 8, 5)
+_row_wise(
+    "a matrix for each row",
+    lambda x, w: tf.linalg.solve(x @ tf.transpose(x, [0, 2, 1]) + 9.0 * tf.eye(4), x) @ w,
+    6,
+    4,
+    5,
+    sizes=[2, 4],
+)
+_row_wise("spectra", lambda x, w: tf.signal.irfft(tf.signal.rfft(x) * 0.5)[:, :5] @ w[:5], 8, 6)
 _row_wise(
     "heads",
     lambda x, w: (
@@ -119,6 +129,23 @@ _row_wise("gelu and select", lambda x, w: tf.where(x > 0, tf.nn.gelu(x), 0.1 * x
 _row_wise("cumsum and max", lambda x, w: tf.cumsum(x, axis=1) @ w + tf.reduce_max(x, 1, keepdims=True), 8, 5)
 _row_wise("slices within rows", lambda x, w: tf.concat([x[:, 2:], x[:, :2]], 1) @ w, 8, 5)
 _row_wise("padding", lambda x, w: tf.pad(x, [[0, 0], [1, 1]])[:, 1:-1] @ w, 8, 5)
+
+
+@pair
+def binary_cross_entropy(devices: Any) -> Pair:
+    w = variable(5, 1)
+
+    def loss(x: Any, y: Any) -> Any:
+        return tf.reduce_sum(tf.nn.sigmoid_cross_entropy_with_logits(logits=(x @ w)[:, 0], labels=y)) / 8.0
+
+    return Pair(summed(loss, devices, [3, 5]), loss, {"x": array(8, 5), "y": array(8, low=0.0)}, [w], True)
+
+
+@pair
+def sums_of_some_columns(devices: Any) -> Pair:
+    w = variable(5, 3)
+    model = lambda x: tf.nn.l2_normalize(x[:, 1:] @ w[1:], 1) + tf.nn.l2_normalize(x[:, -1:], 1)
+    return Pair(sharded(model, devices, [1, 4, 3]), model, {"x": array(8, 5)}, [w], True)
 
 
 @pair

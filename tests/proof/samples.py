@@ -20,163 +20,144 @@ class Sample:
     arrays: tuple[Any, ...]
 
 
-def _positive(*shape: int, seed: int = 0) -> Any:
+def positive(*shape: int, seed: int = 0) -> Any:
     return array(*shape, seed=seed, low=0.1)
 
 
-def _integers(*shape: int, seed: int = 0, below: int = 6) -> Any:
+def integers(*shape: int, seed: int = 0, below: int = 6) -> Any:
     return np.random.default_rng(seed).integers(1, below, shape).astype("int32")
 
 
 SAMPLES: dict[str, Sample] = {}
 
 
-def _add(op_type: str, fn: Callable[..., Any], *arrays: Any) -> None:
+def add_sample(op_type: str, fn: Callable[..., Any], *arrays: Any) -> None:
     SAMPLES[op_type] = Sample(fn, arrays)
 
 
-def _raw(op_type: str, *arrays: Any, names: str = "x y z", **attributes: Any) -> None:
+def raw_sample(op_type: str, *arrays: Any, names: str = "x y z", **attributes: Any) -> None:
     raw = getattr(tf.raw_ops, op_type)
 
     def fn(*tensors: Any) -> Any:
         return raw(**dict(zip(names.split(), tensors, strict=False)), **attributes)
 
-    _add(op_type, fn, *arrays)
+    add_sample(op_type, fn, *arrays)
 
 
-for _name in [
-    "Elu",
-    "Erf",
-    "Erfc",
-    "Exp",
-    "Expm1",
-    "Tanh",
-    "Sigmoid",
-    "Softplus",
-    "Softsign",
-    "Selu",
-    "Relu",
-    "Relu6",
-    "LeakyRelu",
-]:
-    _raw(
+_FIRST = """
+    Elu Erf Erfc Exp Expm1 Tanh Sigmoid Softplus Softsign Selu Relu Relu6 LeakyRelu
+"""
+for _name in _FIRST.split():
+    raw_sample(
         _name,
         array(4, 3),
         names="features" if _name in ("Elu", "Selu", "Softplus", "Softsign", "Relu", "Relu6", "LeakyRelu") else "x",
     )
-for _name in [
-    "Abs",
-    "Sign",
-    "Floor",
-    "Ceil",
-    "Round",
-    "Rint",
-    "Sin",
-    "Cos",
-    "Tan",
-    "Atan",
-    "Sinh",
-    "Cosh",
-    "Asinh",
-    "Asin",
-    "Acos",
-    "Atanh",
-    "Erfinv",
-    "Ndtri",
-    "Neg",
-    "Square",
-    "Lgamma",
-    "Digamma",
-    "IsNan",
-    "IsInf",
-    "IsFinite",
-    "OnesLike",
-    "ZerosLike",
-    "BesselI0e",
-    "BesselI1e",
-]:
-    _raw(_name, array(4, 3, low=-0.9) * 0.9, names="x")
+_OF_ONE = """
+    Abs Sign Floor Ceil Round Rint Sin Cos Tan Atan Sinh Cosh Asinh Asin Acos Atanh Erfinv Ndtri Neg Square Lgamma
+    Digamma IsNan IsInf IsFinite OnesLike ZerosLike BesselI0e BesselI1e BesselI0 BesselI1 Dawsn FresnelCos
+    FresnelSin
+"""
+for _name in _OF_ONE.split():
+    raw_sample(_name, array(4, 3, low=-0.9) * 0.9, names="x")
+_PARTLY = "Expint Spence BesselJ0 BesselJ1 BesselK0 BesselK1 BesselK0e BesselK1e BesselY0 BesselY1"
+for _name in _PARTLY.split():
+    raw_sample(_name, positive(4, 3), names="x")
+for _name in ["Igamma", "Igammac", "IgammaGradA"]:
+    raw_sample(_name, positive(4, 3), positive(4, 3, seed=1), names="a x")
 for _name in ["Log", "Log1p", "Sqrt", "Rsqrt", "Reciprocal", "Inv", "Acosh"]:
-    _raw(_name, _positive(4, 3) + (1.0 if _name == "Acosh" else 0.0), names="x")
-for _name in [
-    "Add",
-    "AddV2",
-    "Sub",
-    "Mul",
-    "Div",
-    "RealDiv",
-    "Maximum",
-    "Minimum",
-    "SquaredDifference",
-    "Atan2",
-    "DivNoNan",
-    "MulNoNan",
-    "Xdivy",
-    "Xlogy",
-    "Xlog1py",
-    "FloorDiv",
-    "FloorMod",
-]:
-    _raw(_name, _positive(4, 3), _positive(1, 3, seed=1), names="y x" if _name == "Atan2" else "x y")
+    raw_sample(_name, positive(4, 3) + (1.0 if _name == "Acosh" else 0.0), names="x")
+_OF_TWO = """
+    Add AddV2 Sub Mul Div RealDiv Maximum Minimum SquaredDifference Atan2 DivNoNan MulNoNan Xdivy Xlogy Xlog1py
+    FloorDiv FloorMod
+"""
+for _name in _OF_TWO.split():
+    raw_sample(_name, positive(4, 3), positive(1, 3, seed=1), names="y x" if _name == "Atan2" else "x y")
 for _name in ["Mod", "TruncateDiv", "TruncateMod", "LeftShift", "RightShift", "BitwiseAnd", "BitwiseOr", "BitwiseXor"]:
-    _raw(_name, _integers(4, 3), _integers(4, 3, seed=1))
+    raw_sample(_name, integers(4, 3), integers(4, 3, seed=1))
 for _name in ["Equal", "NotEqual", "Less", "LessEqual", "Greater", "GreaterEqual"]:
-    _raw(_name, np.round(array(4, 3)), np.round(array(4, 3, seed=1)))
+    raw_sample(_name, np.round(array(4, 3)), np.round(array(4, 3, seed=1)))
 for _name in ["LogicalAnd", "LogicalOr"]:
-    _raw(_name, array(4, 3) > 0, array(4, 3, seed=1) > 0)
-_raw("LogicalNot", array(4, 3) > 0, names="x")
-_raw("Invert", _integers(4, 3), names="x")
-_raw("NextAfter", _positive(4, 3), _positive(4, 3, seed=1), names="x1 x2")
-_raw("Zeta", 1.5 + _positive(4, 3), _positive(4, 3, seed=1), names="x q")
-_raw("Polygamma", np.ones((4, 3), "float32"), _positive(4, 3, seed=1), names="a x")
-_raw("Betainc", _positive(4, 3), _positive(4, 3, seed=1), _positive(4, 3, seed=2) / 2, names="a b x")
-_raw("Pow", _positive(4, 3), array(4, 3), names="x y")
-_raw("SelectV2", array(4, 3) > 0, array(4, 3, seed=1), array(4, 3, seed=2), names="condition t e")
-_raw("ClipByValue", array(4, 3), np.float32(-0.2), np.float32(0.3), names="t clip_value_min clip_value_max")
-_raw("Cast", array(4, 3) * 3, names="x", DstT=tf.int32)
-for _name in ["Relu6Grad", "LeakyReluGrad", "SoftplusGrad", "SoftsignGrad", "ReluGrad"]:
-    _raw(_name, array(4, 3), array(4, 3, seed=1), names="gradients features")
-for _name in ["EluGrad", "SeluGrad"]:
-    _raw(_name, array(4, 3), array(4, 3, seed=1), names="gradients outputs")
-for _name in ["TanhGrad", "SigmoidGrad", "SqrtGrad", "RsqrtGrad", "ReciprocalGrad", "InvGrad"]:
-    _raw(_name, _positive(4, 3), array(4, 3, seed=1), names="y dy")
-_add("AddN", lambda x, y, z: tf.add_n([x, y, z]), array(4, 3), array(4, 3, seed=1), array(4, 3, seed=2))
+    raw_sample(_name, array(4, 3) > 0, array(4, 3, seed=1) > 0)
+raw_sample("LogicalNot", array(4, 3) > 0, names="x")
+raw_sample("Invert", integers(4, 3), names="x")
+raw_sample("PopulationCount", integers(4, 3), names="x")
+raw_sample("Bucketize", array(4, 3), names="input", boundaries=[-0.5, 0.0, 0.5])
 
-_raw("MatMul", array(4, 3), array(3, 5), names="a b")
-_raw("BatchMatMul", array(2, 4, 3), array(2, 3, 5), names="x y")
-_raw("BatchMatMulV2", array(2, 4, 3), array(3, 5), names="x y")
-_raw("BatchMatMulV3", array(2, 4, 3), array(2, 3, 5), names="x y", Tout=tf.float32)
-_add("Einsum", lambda x, y: tf.raw_ops.Einsum(inputs=[x, y], equation="abc,cd->adb"), array(2, 4, 3), array(3, 5))
+
+def of_complex(op_type: str, *shape: int, **attributes: Any) -> None:
+    raw, real = getattr(tf.raw_ops, op_type), array(*shape)
+    name = "x" if op_type == "ComplexAbs" else "input"
+    add_sample(op_type, lambda x, y: raw(**{name: tf.complex(x, y)}, **attributes), real, array(*shape, seed=1))
+
+
+for _name in ["Real", "Imag", "Conj", "Angle", "ComplexAbs"]:
+    of_complex(_name, 4, 3)
+raw_sample("Complex", array(4, 3), array(4, 3, seed=1), names="real imag")
+
+_words = np.array([[b" One", b"22", b"three "], [b"4", b"FIVE", b""], [b"6", b"7", b"eight"], [b"9", b"ten", b"11"]])
+for _name in ["StringLower", "StringUpper", "StringLength", "StringStrip"]:
+    raw_sample(_name, _words, names="input")
+raw_sample("StaticRegexReplace", _words, names="input", pattern="e+", rewrite="-")
+raw_sample("StaticRegexFullMatch", _words, names="input", pattern=r"\d+")
+raw_sample("StringToHashBucketFast", _words, names="input", num_buckets=7)
+raw_sample("AsString", integers(4, 3), names="input")
+add_sample("StringJoin", lambda x, y: tf.strings.join([x, y], "-"), _words, _words[::-1])
+add_sample("StringToNumber", lambda x: tf.strings.to_number(tf.strings.as_string(x)), integers(4, 3))
+raw_sample("Substr", _words, np.int32(0), np.int32(1), names="input pos len")
+raw_sample("NextAfter", positive(4, 3), positive(4, 3, seed=1), names="x1 x2")
+raw_sample("Zeta", 1.5 + positive(4, 3), positive(4, 3, seed=1), names="x q")
+raw_sample("Polygamma", np.ones((4, 3), "float32"), positive(4, 3, seed=1), names="a x")
+raw_sample("Betainc", positive(4, 3), positive(4, 3, seed=1), positive(4, 3, seed=2) / 2, names="a b x")
+raw_sample("Pow", positive(4, 3), array(4, 3), names="x y")
+raw_sample("Select", array(4) > 0, array(4, 3, seed=1), array(4, 3, seed=2), names="condition x y")
+raw_sample("SelectV2", array(4, 3) > 0, array(4, 3, seed=1), array(4, 3, seed=2), names="condition t e")
+raw_sample("ClipByValue", array(4, 3), np.float32(-0.2), np.float32(0.3), names="t clip_value_min clip_value_max")
+raw_sample("Cast", array(4, 3) * 3, names="x", DstT=tf.int32)
+for _name in ["Relu6Grad", "LeakyReluGrad", "SoftplusGrad", "SoftsignGrad", "ReluGrad"]:
+    raw_sample(_name, array(4, 3), array(4, 3, seed=1), names="gradients features")
+for _name in ["EluGrad", "SeluGrad"]:
+    raw_sample(_name, array(4, 3), array(4, 3, seed=1), names="gradients outputs")
+for _name in ["TanhGrad", "SigmoidGrad", "SqrtGrad", "RsqrtGrad", "ReciprocalGrad", "InvGrad"]:
+    raw_sample(_name, positive(4, 3), array(4, 3, seed=1), names="y dy")
+add_sample("AddN", lambda x, y, z: tf.add_n([x, y, z]), array(4, 3), array(4, 3, seed=1), array(4, 3, seed=2))
+
+raw_sample("MatMul", array(4, 3), array(3, 5), names="a b")
+raw_sample("BatchMatMul", array(2, 4, 3), array(2, 3, 5), names="x y")
+raw_sample("BatchMatMulV2", array(2, 4, 3), array(3, 5), names="x y")
+raw_sample("BatchMatMulV3", array(2, 4, 3), array(2, 3, 5), names="x y", Tout=tf.float32)
+add_sample("Einsum", lambda x, y: tf.raw_ops.Einsum(inputs=[x, y], equation="abc,cd->adb"), array(2, 4, 3), array(3, 5))
 
 for _name in ["Sum", "Mean", "Max", "Min", "Prod"]:
-    _raw(_name, array(4, 3, 2), names="input", axis=[0, 2])
+    raw_sample(_name, array(4, 3, 2), names="input", axis=[0, 2])
+raw_sample("EuclideanNorm", array(4, 3, 2), names="input", axis=[2])
 for _name in ["All", "Any"]:
-    _raw(_name, array(4, 3) > -0.5, names="input", axis=[1], keep_dims=True)
-_raw("L2Loss", array(4, 3), names="t")
+    raw_sample(_name, array(4, 3) > -0.5, names="input", axis=[1], keep_dims=True)
+raw_sample("L2Loss", array(4, 3), names="t")
 for _name in ["ArgMax", "ArgMin"]:
-    _raw(_name, array(4, 3), names="input", dimension=1)
-for _name in ["Cumsum", "Cumprod"]:
-    _raw(_name, array(4, 3), names="x", axis=1, exclusive=True)
+    raw_sample(_name, array(4, 3), names="input", dimension=1)
+for _name in ["Cumsum", "Cumprod", "CumulativeLogsumexp"]:
+    raw_sample(_name, array(4, 3), names="x", axis=1, exclusive=True)
 for _name in ["Softmax", "LogSoftmax"]:
-    _raw(_name, array(4, 3), names="logits")
-_add(
+    raw_sample(_name, array(4, 3), names="logits")
+add_sample(
     "SoftmaxCrossEntropyWithLogits",
     lambda x, y: tf.raw_ops.SoftmaxCrossEntropyWithLogits(features=x, labels=y)[0],
     array(4, 3),
-    _positive(4, 3),
+    positive(4, 3),
 )
-_add(
+add_sample(
     "SparseSoftmaxCrossEntropyWithLogits",
     lambda x, y: tf.raw_ops.SparseSoftmaxCrossEntropyWithLogits(features=x, labels=y)[0],
     array(4, 6),
-    _integers(4),
+    integers(4),
 )
 
-_raw("Conv2D", array(4, 5, 5, 2), array(3, 3, 2, 3), names="input filter", strides=[1, 2, 2, 1], padding="SAME")
-_raw(
+raw_sample("Conv2D", array(4, 5, 5, 2), array(3, 3, 2, 3), names="input filter", strides=[1, 2, 2, 1], padding="SAME")
+raw_sample(
     "Conv3D", array(4, 3, 3, 3, 2), array(2, 2, 2, 2, 3), names="input filter", strides=[1, 1, 1, 1, 1], padding="VALID"
 )
-_raw(
+raw_sample(
     "DepthwiseConv2dNative",
     array(4, 4, 4, 2),
     array(3, 3, 2, 2),
@@ -193,14 +174,14 @@ def _to_input(op_type: str, shape: list[int], *arrays: Any, sizes: str = "input_
         options = {sizes: tf.concat([[tf.shape(g)[0]], shape[1:]], 0), "filter": filters, "out_backprop": g}
         return raw(**options, strides=[1] * rank, padding="VALID")
 
-    _add(op_type, fn, *arrays)
+    add_sample(op_type, fn, *arrays)
 
 
 _to_input("Conv2DBackpropInput", [4, 4, 4, 2], array(2, 2, 2, 3), array(4, 3, 3, 3))
 _to_input("Conv3DBackpropInputV2", [4, 3, 3, 3, 2], array(2, 2, 2, 2, 3), array(4, 2, 2, 2, 3), rank=5)
 _to_input("DepthwiseConv2dNativeBackpropInput", [4, 4, 4, 2], array(2, 2, 2, 3), array(4, 3, 3, 6))
 for _name, _shape in (("Conv2DBackpropFilter", [2, 2, 2, 3]), ("DepthwiseConv2dNativeBackpropFilter", [2, 2, 2, 3])):
-    _raw(
+    raw_sample(
         _name,
         array(4, 4, 4, 2),
         array(4, 3, 3, 3 if _name[0] == "C" else 6),
@@ -209,7 +190,7 @@ for _name, _shape in (("Conv2DBackpropFilter", [2, 2, 2, 3]), ("DepthwiseConv2dN
         strides=[1, 1, 1, 1],
         padding="VALID",
     )
-_raw(
+raw_sample(
     "Conv3DBackpropFilterV2",
     array(4, 3, 3, 3, 2),
     array(4, 2, 2, 2, 3),
@@ -219,24 +200,26 @@ _raw(
     padding="VALID",
 )
 _pool = {"ksize": [1, 2, 2, 1], "strides": [1, 1, 1, 1], "padding": "SAME"}
-_raw("MaxPool", array(4, 4, 4, 2), names="input", **_pool)
-_raw("AvgPool", array(4, 4, 4, 2), names="value", **_pool)
-_add(
+raw_sample("MaxPool", array(4, 4, 4, 2), names="input", **_pool)
+raw_sample("AvgPool", array(4, 4, 4, 2), names="value", **_pool)
+add_sample(
     "MaxPoolGrad",
     lambda x, g: tf.raw_ops.MaxPoolGrad(orig_input=x, orig_output=tf.nn.max_pool2d(x, 2, 1, "SAME"), grad=g, **_pool),
     array(4, 4, 4, 2),
     array(4, 4, 4, 2, seed=1),
 )
-_add("AvgPoolGrad", lambda g: tf.raw_ops.AvgPoolGrad(orig_input_shape=tf.shape(g), grad=g, **_pool), array(4, 4, 4, 2))
+add_sample(
+    "AvgPoolGrad", lambda g: tf.raw_ops.AvgPoolGrad(orig_input_shape=tf.shape(g), grad=g, **_pool), array(4, 4, 4, 2)
+)
 _norm = [array(3, seed=seed, low=0.1) for seed in range(4)]
-_add(
+add_sample(
     "FusedBatchNormV3",
     lambda x: tf.raw_ops.FusedBatchNormV3(
         x=x, scale=_norm[0], offset=_norm[1], mean=_norm[2], variance=_norm[3], is_training=False
     )[0],
     array(4, 2, 2, 3),
 )
-_add(
+add_sample(
     "FusedBatchNormGradV3",
     lambda g, x: tf.raw_ops.FusedBatchNormGradV3(
         y_backprop=g,
@@ -250,13 +233,13 @@ _add(
     array(4, 2, 2, 3),
     array(4, 2, 2, 3, seed=1),
 )
-_raw("ResizeBilinear", array(4, 3, 3, 2), names="images", size=[5, 5])
-_raw("ResizeNearestNeighbor", array(4, 3, 3, 2), names="images", size=[5, 5])
-_raw("ResizeNearestNeighborGrad", array(4, 5, 5, 2), names="grads", size=[3, 3])
-_raw("BiasAdd", array(4, 3, 2), array(2), names="value bias")
-_raw("BiasAddGrad", array(4, 3, 2), names="out_backprop")
+raw_sample("ResizeBilinear", array(4, 3, 3, 2), names="images", size=[5, 5])
+raw_sample("ResizeNearestNeighbor", array(4, 3, 3, 2), names="images", size=[5, 5])
+raw_sample("ResizeNearestNeighborGrad", array(4, 5, 5, 2), names="grads", size=[3, 3])
+raw_sample("BiasAdd", array(4, 3, 2), array(2), names="value bias")
+raw_sample("BiasAddGrad", array(4, 3, 2), names="out_backprop")
 
-_add("GatherV2", lambda x, i: tf.raw_ops.GatherV2(params=x, indices=i, axis=1), array(3, 6), _integers(4))
+add_sample("GatherV2", lambda x, i: tf.raw_ops.GatherV2(params=x, indices=i, axis=1), array(3, 6), integers(4))
 
 
 @cache
@@ -266,45 +249,47 @@ def _table() -> Any:
         return tf.Variable(array(6, 3))
 
 
-_add(
+add_sample(
     "ResourceGather",
     lambda i: tf.raw_ops.ResourceGather(resource=_table().handle, indices=i, dtype=tf.float32),
-    _integers(4),
+    integers(4),
 )
-_add("OneHot", lambda i: tf.one_hot(i, 6, axis=0), _integers(4))
-_add("DenseBincount", lambda i: tf.raw_ops.DenseBincount(input=i, size=7, weights=tf.zeros([0])), _integers(8))
-_add(
+add_sample("OneHot", lambda i: tf.one_hot(i, 6, axis=0), integers(4))
+add_sample("DenseBincount", lambda i: tf.raw_ops.DenseBincount(input=i, size=7, weights=tf.zeros([0])), integers(8))
+add_sample(
     "UnsortedSegmentSum",
     lambda x, i: tf.raw_ops.UnsortedSegmentSum(data=x, segment_ids=i, num_segments=7),
     array(8, 3),
-    _integers(8),
+    integers(8),
 )
-_add("ScatterNd", lambda i, x: tf.raw_ops.ScatterNd(indices=i, updates=x, shape=[7, 3]), _integers(8, 1), array(8, 3))
-_add("TopKV2", lambda x: tf.raw_ops.TopKV2(input=x, k=2)[0], array(4, 5))
-_raw("MatrixBandPart", array(4, 3, 3), names="input", num_lower=1, num_upper=0)
+add_sample(
+    "ScatterNd", lambda i, x: tf.raw_ops.ScatterNd(indices=i, updates=x, shape=[7, 3]), integers(8, 1), array(8, 3)
+)
+add_sample("TopKV2", lambda x: tf.raw_ops.TopKV2(input=x, k=2)[0], array(4, 5))
+raw_sample("MatrixBandPart", array(4, 3, 3), names="input", num_lower=1, num_upper=0)
 
-_add("Reshape", lambda x: tf.reshape(x, [-1, 2, 3]), array(4, 6))
-_raw("ExpandDims", array(4, 3), names="input", axis=1)
-_raw("Squeeze", array(4, 1, 3), names="input", axis=[1])
-_raw("Transpose", array(4, 3, 2), names="x", perm=[2, 0, 1])
-_add("Pack", lambda x, y: tf.stack([x, y], 1), array(4, 3), array(4, 3, seed=1))
-_add("Unpack", lambda x: tf.unstack(x, axis=1)[-1], array(4, 3))
-_add("ConcatV2", lambda x, y: tf.concat([x, y], 1), array(4, 3), array(4, 2))
-_add("Split", lambda x: tf.split(x, 2, 1)[1], array(4, 6))
-_add("SplitV", lambda x: tf.split(x, [1, 3, 2], 1)[1], array(4, 6))
-_add("Slice", lambda x: tf.slice(x, [0, 1], [-1, 2]), array(4, 6))
-_add("StridedSlice", lambda x: (x[:, 4:1:-2, None], x[3:0:-2]), array(4, 6))
-_add(
+add_sample("Reshape", lambda x: tf.reshape(x, [-1, 2, 3]), array(4, 6))
+raw_sample("ExpandDims", array(4, 3), names="input", axis=1)
+raw_sample("Squeeze", array(4, 1, 3), names="input", axis=[1])
+raw_sample("Transpose", array(4, 3, 2), names="x", perm=[2, 0, 1])
+add_sample("Pack", lambda x, y: tf.stack([x, y], 1), array(4, 3), array(4, 3, seed=1))
+add_sample("Unpack", lambda x: tf.unstack(x, axis=1)[-1], array(4, 3))
+add_sample("ConcatV2", lambda x, y: tf.concat([x, y], 1), array(4, 3), array(4, 2))
+add_sample("Split", lambda x: tf.split(x, 2, 1)[1], array(4, 6))
+add_sample("SplitV", lambda x: tf.split(x, [1, 3, 2], 1)[1], array(4, 6))
+add_sample("Slice", lambda x: tf.slice(x, [0, 1], [-1, 2]), array(4, 6))
+add_sample("StridedSlice", lambda x: (x[:, 4:1:-2, None], x[3:0:-2]), array(4, 6))
+add_sample(
     "StridedSliceGrad",
     lambda g: tf.raw_ops.StridedSliceGrad(
         shape=tf.stack([tf.shape(g)[0], 6]), begin=[0, 1], end=[0, 3], strides=[1, 1], dy=g, begin_mask=1, end_mask=1
     ),
     array(4, 2),
 )
-_add("Pad", lambda x: tf.pad(x, [[0, 0], [1, 2]]), array(4, 3))
-_add("Tile", lambda x: tf.tile(x, [1, 2]), array(4, 3))
-_add("ReverseV2", lambda x: tf.reverse(x, [1]), array(4, 3))
-_add("Roll", lambda x: tf.roll(x, 1, 1), array(4, 3))
+add_sample("Pad", lambda x: tf.pad(x, [[0, 0], [1, 2]]), array(4, 3))
+add_sample("Tile", lambda x: tf.tile(x, [1, 2]), array(4, 3))
+add_sample("ReverseV2", lambda x: tf.reverse(x, [1]), array(4, 3))
+add_sample("Roll", lambda x: tf.roll(x, 1, 1), array(4, 3))
 
 _PASSED_ON = "Identity StopGradient PreventGradient Snapshot EnsureShape CheckNumerics CheckNumericsV2"
 for _name in _PASSED_ON.split():
@@ -313,20 +298,22 @@ for _name in _PASSED_ON.split():
         "CheckNumerics": {"message": ""},
         "CheckNumericsV2": {"message": ""},
     }.get(_name, {})
-    _raw(_name, array(4, 3), names="tensor" if "Check" in _name else "input", **_options)
-_add("IdentityN", lambda x, y: tf.identity_n([x, y])[1], array(4, 3), array(4, 3, seed=1))
-_add("Shape", lambda x: x * tf.cast(tf.raw_ops.Shape(input=x)[1], tf.float32), array(4, 3))
-_add("ShapeN", lambda x, y: x * tf.cast(tf.shape_n([x, y])[1][1], tf.float32), array(4, 3), array(4, 2))
-_add("Size", lambda x: x[:, :2] * tf.cast(tf.raw_ops.Size(input=x[0]), tf.float32), array(4, 3))
-_add("Rank", lambda x: x * tf.cast(tf.raw_ops.Rank(input=x), tf.float32), array(4, 3))
-_add("Fill", lambda x: x + tf.raw_ops.Fill(dims=tf.shape(x), value=2.0), array(4, 3))
-_add("BroadcastTo", lambda x: tf.raw_ops.BroadcastTo(input=x, shape=tf.stack([2, tf.shape(x)[0], 3])), array(4, 3))
-_add(
+    raw_sample(_name, array(4, 3), names="tensor" if "Check" in _name else "input", **_options)
+add_sample("IdentityN", lambda x, y: tf.identity_n([x, y])[1], array(4, 3), array(4, 3, seed=1))
+add_sample("Shape", lambda x: x * tf.cast(tf.raw_ops.Shape(input=x)[1], tf.float32), array(4, 3))
+add_sample("ShapeN", lambda x, y: x * tf.cast(tf.shape_n([x, y])[1][1], tf.float32), array(4, 3), array(4, 2))
+add_sample("Size", lambda x: x[:, :2] * tf.cast(tf.raw_ops.Size(input=x[0]), tf.float32), array(4, 3))
+add_sample("Rank", lambda x: x * tf.cast(tf.raw_ops.Rank(input=x), tf.float32), array(4, 3))
+add_sample("Fill", lambda x: x + tf.raw_ops.Fill(dims=tf.shape(x), value=2.0), array(4, 3))
+add_sample(
+    "BroadcastTo", lambda x: tf.raw_ops.BroadcastTo(input=x, shape=tf.stack([2, tf.shape(x)[0], 3])), array(4, 3)
+)
+add_sample(
     "BroadcastGradientArgs",
     lambda x: x * tf.cast(tf.raw_ops.BroadcastGradientArgs(s0=tf.shape(x), s1=[3])[1][0] + 1, tf.float32),
     array(4, 3),
 )
-_add(
+add_sample(
     "ConcatOffset",
     lambda x, y: x * tf.cast(tf.raw_ops.ConcatOffset(concat_dim=1, shape=[tf.shape(x), tf.shape(y)])[1][1], tf.float32),
     array(4, 3),
@@ -362,13 +349,13 @@ def _optional(x: Any) -> Any:
 
 
 for _name in ("TensorListReserve", "TensorListSetItem", "TensorListGetItem", "TensorListStack"):
-    _add(_name, _listed, array(4, 3))
+    add_sample(_name, _listed, array(4, 3))
 for _name in ("EmptyTensorList", "TensorListPushBack", "TensorListPopBack", "TensorListElementShape"):
-    _add(_name, _pushed, array(4, 3))
+    add_sample(_name, _pushed, array(4, 3))
 for _name in ("TensorListFromTensor", "TensorListLength"):
-    _add(_name, _turned_over, array(4, 3))
+    add_sample(_name, _turned_over, array(4, 3))
 for _name in ("OptionalFromValue", "OptionalGetValue", "OptionalNone"):
-    _add(_name, _optional, array(4, 3))
+    add_sample(_name, _optional, array(4, 3))
 
 
 @cache
@@ -395,4 +382,4 @@ for _name in (
     "AssignSubVariableOp",
     "VariableShape",
 ):
-    _add(_name, _updated, array(4, 3))
+    add_sample(_name, _updated, array(4, 3))

@@ -51,6 +51,8 @@ def without_effect(description: Description, fault: tables.FaultTable) -> tuple[
             return "links", fault.links, f"numbers below {links}, the number of NVLinks of this card"
         if not fault.old and not fault.per_s:
             return "per_s", fault.per_s, "a number above 0, or `old` above 0"
+    if isinstance(fault, driver_tables.FabricState) and (description.cards.bridges or not model.nvlinks):
+        return "kind", fault.kind, "another kind; no NVSwitch joins these cards, so they have no fabric"
     if (mhz := getattr(fault, "mhz", None)) is not None and mhz >= model.clock_max_mhz:
         return "mhz", mhz, f"less than {model.clock_max_mhz:g}, the highest clock of the card"
     if isinstance(fault, driver_tables.PowerCap) and fault.watts >= model.power_limit_w:

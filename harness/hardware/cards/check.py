@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from harness.checking.check import Check, CheckContext, Driver
-from harness.devices.nvidia import nvml_error
+from harness.devices.nvidia import nvml_refusal
 from harness.hardware.account import Account, on_machine
 from harness.hardware.bits import changed_bits
 from harness.hardware.cards.alike import judge_alike
@@ -28,7 +28,7 @@ def _check(machine: Machine, account: Account, context: CheckContext) -> str:
     # Users who select CPUs are not interested in the GPUs beside them.
     if not context.devices.spec.startswith(("cpu", "cores")):
         account.found(*judge_unreachable(machine.present, software.around))
-        account.found(judge_start(machine.present, nvml_error(), software.around))
+        account.found(judge_start(machine.cards, machine.present, nvml_refusal(), software.around))
         account.found(*judge_cuda(machine.cards, machine.present, software))
     findings, scope = judge_numbering(
         machine.cards,

@@ -7,7 +7,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from harness.devices.nvidia import visible_cards
-from harness.hardware.card import MIG, NO_DRIVER
+from harness.devices.nvml import NO_DRIVER
+from harness.hardware.card import MIG, NO_DRIVER as WITHOUT_DRIVER
 from harness.hardware.cards.skipped import skipped
 from harness.hardware.driver_errors import (
     DRIVER_NOT_LOADED,
@@ -31,7 +32,7 @@ _UNKNOWN_TO_DRIVER = (
 
 def judge_unreachable(present: Sequence[Card], around: Surroundings = UNKNOWN) -> Iterator[Finding]:
     """Yield the cards that the driver or the PCI bus lists, and that do not answer."""
-    driverless = [card for card in present if (card.error or "").endswith(NO_DRIVER)]
+    driverless = [card for card in present if (card.error or "").endswith(WITHOUT_DRIVER)]
     if driverless:
         yield _without_driver(driverless, around)
     for card in present:
@@ -66,18 +67,26 @@ def _without_driver(cards: Sequence[Card], around: Surroundings) -> Finding:
     return replace(made, devices=tuple(card.label for card in cards))
 
 
-def judge_start(present: Sequence[Card], broken: str | None, around: Surroundings) -> Finding | None:
-    """Report that NVML does not start, where no card could be named: a container sees the bus of its host."""
-    if broken is None or present:
+def judge_start(
+    cards: Sequence[Card], present: Sequence[Card], refused: tuple[int | None, str] | None, around: Surroundings
+) -> Finding | None:
+    """Report that NVML does not start, where no card could be named: a container sees the bus of its host.
+
+    ``refused`` is NVML's error, its number and its text. That there is no driver is no problem beside other devices.
+    """
+    if refused is None or any(card.uuid is not None or card.error is not None for card in present):
         return None
-    row = of_nvml(broken, around)
+    code, text = refused
+    if code in NO_DRIVER and cards:
+        return None
+    row = of_nvml(text if code is None else code, around)
     return finding(
         "missing-device",
         None,
         "the driver",
         expected="NVML starts and counts the GPUs",
-        found=broken,
-        message=f"NVML fails: {broken}{f' ({row.cause})' if row.code else ''}",
+        found=text,
+        message=f"NVML fails: {text}{f' ({row.cause})' if row.code else ''}",
         next_step=row.step,
         subject="driver",
     )

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import fields, replace
 
-from harness.hardware.card import on_chip
+from harness.hardware.card import MIG, on_chip
 from harness.hardware.card_profile import CardProfile
 from harness.hardware.counters import judge_counters, judge_repairs
 from harness.hardware.driver_errors import FABRIC, NO_PERMISSION, OF_SOFTWARE, Surroundings, of_nvml
@@ -167,7 +167,9 @@ def judge_settings(loads: Sequence[Load]) -> tuple[list[Finding], list[str]]:
     transient: list[str] = []
     for load in loads:
         details, card = load.readings[-1].details, load.card
-        if (state := _NOT_SET_UP.get(details.fabric or 0)) is not None:
+        # Without NVLinks there is no fabric, whatever the driver says of it.
+        linked = bool(load.readings[-1].nvlinks_total)
+        if linked and (state := _NOT_SET_UP.get(details.fabric or 0)) is not None:
             found.append(
                 finding(
                     "link",
@@ -233,7 +235,7 @@ def judge_unread(loads: Sequence[Load], around: Surroundings) -> Iterator[Findin
     for load in loads:
         failed = _failed(load)
         for code in dict.fromkeys(each.code for each, _ in failed.values()):
-            if code == NO_PERMISSION and load.card.part is not None:
+            if code == NO_PERMISSION and load.card.part == MIG:
                 continue
             sensors = {name: share for name, (each, share) in failed.items() if each.code == code}
             error = next(each for each, _ in failed.values() if each.code == code)

@@ -136,8 +136,24 @@ def _reads_another(search: Search, step: Step, number: int, theirs: int) -> str:
     name_there = next((name for name, result in ports if is_own(result)), None)
     if name_there is None:
         return ""
+    made = _before_moves(search, maker)
+    if made is not maker and made is not None and any(map(is_own, map(search.value, _read_before_moves(search, made)))):
+        return f"it reads the result of {named(partner.step)}; the reference reads what {named(made)} makes of that"
     read = _part(search, partner.step, name_there)
     return f"its input equals {read} in the reference, but the reference's op reads {part_there}"
+
+
+def _before_moves(search: Search, step: Step | None) -> Step | None:
+    """The step of the reference that made what a step only moves."""
+    while step is not None and step.kind in MOVES:
+        step = next((search.makers[name] for name in step.inputs if name in search.makers), None)
+    return step
+
+
+def _read_before_moves(search: Search, step: Step) -> set[int]:
+    """The tensors that a step of the reference reads, also through steps that only move them."""
+    made = (_before_moves(search, search.makers.get(name)) for name in step.inputs)
+    return {*step.inputs, *(name for each in made if each is not None for name in each.outputs)}
 
 
 def _input_of(search: Search, name: int) -> str:

@@ -138,14 +138,30 @@ class PerShard:
         if not parts:
             return None
         for join in joins(parts, leaf):
-            value = join.of(parts, self.layout.sizes)
-            if value is not None and leaf.start is not None:
-                if value.shape != leaf.start.shape:
-                    continue
-                value = (value + leaf.start).astype(leaf.start.dtype)
-            if leaf.explained_by(value):
+            if leaf.explained_by(self._joined(leaf, join, parts)) and not self._of_any_shard(leaf, join, parts):
                 return join
         return None
+
+    def _of_any_shard(self, leaf: Leaf, join: Join, parts: Sequence[Array]) -> bool:
+        """Whether a join that leaves a shard out tells nothing of it, but that the result is off by a factor.
+
+        It gives the same without any other shard, or the other shards alone give the right result.
+        """
+        if join.name not in WITHOUT:
+            return False
+        others = [replace(join, at=at) for at in range(len(parts)) if at != join.at]
+        if all(leaf.explained_by(self._joined(leaf, other, parts)) for other in others):
+            return True
+        rest = self._joined(leaf, Join("mean of the others", join.at), parts)
+        right = replace(leaf, found=leaf.expected, expected=leaf.found)
+        return join.name != "mean of the others" and right.explained_by(rest)
+
+    def _joined(self, leaf: Leaf, join: Join, parts: Sequence[Array]) -> Array | None:
+        """The result, or the value of the variable after it; ``None`` where that has another shape."""
+        value = join.of(parts, self.layout.sizes)
+        if value is None or leaf.start is None:
+            return value
+        return None if value.shape != leaf.start.shape else (value + leaf.start).astype(leaf.start.dtype)
 
 
 def with_rows(leaves: Sequence[Any], rows: Mapping[int, tuple[int, Sequence[int]]]) -> list[Any]:

@@ -192,7 +192,34 @@ def stopped_gradient(search: Search) -> tuple[Step, str] | None:
         readers = (each for each in steps if step.outputs[0] in each.inputs)
         stop = next((each for each in readers if each.kind in _STOPS and each.place), step)
         return stop, f"the gradient stops at {stop.kind}{on}"
-    return _lost_use(search, leading)
+    return _lost_use(search, leading) or _never_asked(search)
+
+
+def _never_asked(search: Search) -> tuple[Step, str] | None:
+    """What a tape has recorded up to the end, as a loss, whose gradient only the reference asks for."""
+    steps = search.steps
+
+    def readers(step: Step) -> list[Step]:
+        return [each for each in steps if not each.gradient_of and set(step.outputs) & set(each.inputs)]
+
+    for step in steps:
+        if step.gradient_of or step.result is None or not step.place or not steps.watched.intersection(step.outputs):
+            continue
+        goes_on = any(steps.watched.intersection(each.outputs) for each in readers(step))
+        if steps.played.intersection(step.outputs) or goes_on or not _is_played_there(search, step):
+            continue
+        last = step
+        while (after := next(iter(readers(last)), None)) is not None and _is_played_there(search, after):
+            last = after
+        return last, f"the gradient of {last.kind} is never asked for; the reference asks for it"
+    return None
+
+
+def _is_played_there(search: Search, step: Step) -> bool:
+    """Whether the reference's ops of a step's line have gradients."""
+    alike = [each for each in search.whole if (each.kind, each.place) == (step.kind, step.place)]
+    alike = [each for each in alike if not each.gradient_of]
+    return bool(alike) and all(search.whole.played.intersection(each.outputs) for each in alike)
 
 
 def _lost_use(search: Search, leading: set[int]) -> tuple[Step, str] | None:
@@ -298,10 +325,16 @@ def zeros_instead(search: Search) -> tuple[Step, str] | None:
         if join.kind == "AddV2":
             # Sums begin with zeros that are not made of data.
             zeros = [step for step in zeros if step.outputs[0] in search.from_data]
-        if 0 < len(zeros) < len(parts):
+        if 0 < len(zeros) < len(parts) and not _are_zeros_too(search, zeros[0]):
             where = f"{titled(zeros[0])} on {zeros[0].on}"
             return zeros[0], f"{where} gives only zeros, and {join.kind} joins them with inputs that are not zero"
     return None
+
+
+def _are_zeros_too(search: Search, step: Step) -> bool:
+    """Whether the reference's op of a line gives only zeros too."""
+    there = [each.result for each in search.whole if (each.kind, each.place) == (step.kind, step.place)]
+    return any(result is not None and not np.any(result) for result in there)
 
 
 def unlike_siblings(search: Search, step: Step) -> str:

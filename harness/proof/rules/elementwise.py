@@ -16,11 +16,15 @@ from harness.proof.terms import FLOATS, Form, Poly, broadcast_shape
 _TOTAL = """
     Relu Relu6 Elu Selu LeakyRelu Softplus Softsign Sigmoid Tanh Exp Expm1 Abs Sign Floor Ceil Round Rint Erf Erfc Sin
     Cos Atan Sinh Cosh Asinh LogicalNot LogicalAnd LogicalOr Less LessEqual Greater GreaterEqual
-    IsNan IsInf IsFinite Invert BitwiseAnd BitwiseOr BitwiseXor
+    IsNan IsInf IsFinite Invert BitwiseAnd BitwiseOr BitwiseXor PopulationCount BesselI0 BesselI1 Dawsn FresnelCos
+    FresnelSin Real Imag Conj Complex ComplexAbs Angle Bucketize AsString StringLower StringUpper StringLength
+    StringStrip StringJoin StaticRegexReplace StaticRegexFullMatch StringToHashBucketFast
 """.split()
 _PARTLY = """
     Log Log1p Erfinv Ndtri Tan Asin Acos Acosh Atanh Lgamma Digamma FloorDiv FloorMod Mod TruncateDiv TruncateMod Xdivy
     Xlogy Xlog1py Atan2 LeftShift RightShift ClipByValue Zeta Polygamma BesselI0e BesselI1e NextAfter Betainc
+    Igamma Igammac IgammaGradA Expint Spence BesselJ0 BesselJ1 BesselK0 BesselK1 BesselK0e BesselK1e BesselY0 BesselY1
+    StringToNumber Substr
 """.split()
 #: Gradients, linear in the first argument.
 _GRADIENTS = "Relu6Grad LeakyReluGrad EluGrad SeluGrad SoftplusGrad SoftsignGrad MulNoNan".split()
@@ -140,6 +144,13 @@ def _select(ev: Evaluation, op: Any, condition: Poly, x: Poly, y: Poly) -> Poly:
     return ev.alg.broadcast(x if value.all() else y, shape)
 
 
+def _select_rows(ev: Evaluation, op: Any, condition: Poly, x: Poly, y: Poly) -> Poly:
+    """The older choice: by element, or for each row, where the condition has one axis."""
+    if 0 < len(condition.shape) < len(x.shape):
+        condition = ev.alg.reshape(condition, (*condition.shape, *[1] * (len(x.shape) - 1)))
+    return _select(ev, op, condition, x, y)
+
+
 def _cast(ev: Evaluation, op: Any, x: Poly) -> Poly:
     to = op.outputs[0].dtype.base_dtype.name
     if to == x.dtype:
@@ -201,5 +212,6 @@ RULES: dict[str, Entry] = {
     "Cast": _cast,
     "Equal": _compare,
     "NotEqual": _compare,
+    "Select": _select_rows,
     "SelectV2": _select,
 }

@@ -27,7 +27,9 @@ def _convolution(op: Any, args: Sequence[Poly], index: int) -> list[Map]:
     return maps
 
 
-def _channels(count: int) -> Callable[[Any, Sequence[Poly], int], list[Map]]:
+def channels(count: int) -> Callable[[Any, Sequence[Poly], int], list[Map]]:
+    """So many arguments, each row by row, and channel by channel where windows and steps keep these apart."""
+
     def maps(op: Any, args: Sequence[Poly], index: int) -> list[Map]:
         channel = channel_of(op, len(args[0].shape))
         found: list[Map] = [((0,) * count, 0)]
@@ -72,10 +74,10 @@ RULES: dict[str, Entry] = {
     "Conv2DBackpropFilter": _TO_FILTER,
     "Conv3DBackpropFilterV2": _TO_FILTER,
     "DepthwiseConv2dNativeBackpropFilter": _TO_FILTER,
-    "MaxPool": Rule(_channels(1), total=True),
-    "AvgPool": Rule(_channels(1), (0,), total=True),
-    "MaxPoolGrad": Rule(_channels(3), (2,), total=True),
-    "AvgPoolGrad": Rule(_channels(1), (0,), only_shape=(0,), total=True),
+    "MaxPool": Rule(channels(1), total=True),
+    "AvgPool": Rule(channels(1), (0,), total=True),
+    "MaxPoolGrad": Rule(channels(3), (2,), total=True),
+    "AvgPoolGrad": Rule(channels(1), (0,), only_shape=(0,), total=True),
     "FusedBatchNormV3": Rule(_batch_norm),
     "FusedBatchNormGradV3": Rule(_batch_norm_grad, (0,), only_shape=(5,)),
     "ResizeBilinear": Rule(lambda op, args, i: [((0, None), 0)], (0,), total=True),

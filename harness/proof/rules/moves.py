@@ -175,7 +175,8 @@ def _picked(ev: Evaluation, op: Any, rank: int, given: Sequence[Poly]) -> tuple[
     begin, _, steps = given
     mask = {name: op.get_attr(f"{name}_mask") for name in ("begin", "end", "ellipsis", "new_axis", "shrink_axis")}
     count = begin.shape[0]
-    if ev.alg.value(begin) is not None or mask["new_axis"] or any(step != 1 for step in ev.ints(steps)):
+    one_goes = mask["shrink_axis"] and not mask["new_axis"]
+    if ev.alg.value(begin) is not None or not one_goes or any(step != 1 for step in ev.ints(steps)):
         return None
     at = mask["shrink_axis"].bit_length() - 1
     rest = [i for i in range(count) if i != at]
@@ -263,18 +264,28 @@ def padded(ev: Evaluation, x: Poly, k: int, before: Any, after: Any) -> Poly:
     total = alg.zeros(shape, x.dtype)
     for mono, coef in x.terms:
         one = alg.make({mono: Fraction(1)}, x.shape, x.dtype)
-        got = alg.unslice(one, k)
-        atom = alg.atoms[mono[0]] if len(mono) == 1 else None
-        if got and (got[0] is None or got[0] == (before, before + own, size)):
-            made = _window(ev, got[1] if got[0] else alg.make(dict(one.terms), shape, x.dtype), k, before, own, size)
-        elif atom is not None and atom.op == "part" and atom.shape == x.shape:
-            name = ("pad", k, before, after)
-            made = alg.after(name, atom, lambda q: padded(ev, q, k, before, after), shape, x.dtype)
-        else:
-            zeros = [alg.zeros(replaced(x.shape, k, rows), x.dtype) for rows in (before, after)]
-            made = alg.concat([zeros[0], one, zeros[1]], k)
-        total = alg.add(total, alg.scale(made, coef))
+        total = alg.add(total, alg.scale(_padded(ev, one, k, before, after), coef))
     return total
+
+
+def _padded(ev: Evaluation, one: Poly, k: int, before: Any, after: Any) -> Poly:
+    """The same of a single product."""
+    alg, own = ev.alg, one.shape[k]
+    size = before + own + after
+    shape = replaced(one.shape, k, size)
+    for j in (j for j in range(len(shape)) if j != k):
+        if (found := alg.unslice(one, j)) is not None and found[0] is not None:
+            return alg.slice(padded(ev, found[1], k, before, after), j, *found[0][:2])
+    atom, got = alg.alone(one), alg.unslice(one, k)
+    if atom is not None and atom.op == "part":
+        place = alg.ranges(atom).get(k, (0, own))
+        name = ("pad", k, before, after, *place)
+        whole = alg.alone(alg.uncut(atom)) or atom
+        return alg.after(name, whole, lambda q: padded(ev, alg.slice(q, k, *place), k, before, after), shape, one.dtype)
+    if got and (got[0] is None or got[0] == (before, before + own, size)):
+        return _window(ev, got[1] if got[0] else alg.make(dict(one.terms), shape, one.dtype), k, before, own, size)
+    zeros = [alg.zeros(replaced(one.shape, k, rows), one.dtype) for rows in (before, after)]
+    return alg.concat([zeros[0], one, zeros[1]], k)
 
 
 def _window(ev: Evaluation, whole: Poly, k: int, before: Any, own: Any, size: Any) -> Poly:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from harness.proof.evaluation import Entry
+from harness.proof.evaluation import Elementwise, Entry
 from harness.proof.rules import (
     elementwise,
     images,
+    last_axes,
     lists,
     lookups,
     moves,
@@ -19,6 +20,7 @@ from harness.proof.rules import (
 FAMILIES: dict[str, dict[str, Entry]] = {
     "elementwise": elementwise.RULES,
     "images": images.RULES,
+    "last_axes": last_axes.RULES,
     "lists": lists.RULES,
     "lookups": lookups.RULES,
     "moves": moves.RULES,
@@ -31,8 +33,15 @@ TABLE: dict[str, Entry] = {op_type: rule for rules in FAMILIES.values() for op_t
 #: Rules that hold for complex numbers too.
 FOR_COMPLEX = frozenset(
     "Add AddV2 AddN Sub Neg Mul Sum Const ReadVariableOp AssignVariableOp AssignAddVariableOp".split()
-).union(moves.RULES, sizes_of.RULES, lists.RULES)
+).union(
+    moves.RULES,
+    sizes_of.RULES,
+    lists.RULES,
+    last_axes.RULES,
+    (name for name, rule in elementwise.RULES.items() if isinstance(rule, Elementwise) and not rule.parts),
+)
 #: They are taken of sums and of parts of sums as they are.
 _OF_SUMS = frozenset("Add AddV2 AddN Sub Neg Cast Sum Mean Cumsum UnsortedSegmentSum".split())
+_ROW_BY_ROW = ("elementwise", "images", "last_axes", "lookups", "products", "reductions")
 #: What one row gives of a sum over rows is that row to these.
-OF_ROWS = frozenset().union(elementwise.RULES, images.RULES, lookups.RULES, products.RULES, reductions.RULES) - _OF_SUMS
+OF_ROWS = frozenset().union(*(rules for name, rules in FAMILIES.items() if name in _ROW_BY_ROW)) - _OF_SUMS

@@ -11,6 +11,7 @@ from harness.judgement.diagnosis.joins import with_rows
 from harness.judgement.diagnosis.layout import Layout, partitions
 from harness.judgement.diagnosis.leaves import explains, place_of, variables_text
 from harness.judgement.diagnosis.question import Array, Cause, Leaf, Question
+from harness.judgement.diagnosis.recorded import run_recorded
 from harness.judgement.diagnosis.rule import Rule
 from harness.judgement.diagnosis.wording import dropped_text, first_upper, listed, rows_text, sizes_text
 from harness.judgement.tolerance import epsilon_of
@@ -90,13 +91,22 @@ def _empty(question: Question) -> Iterator[Cause]:
     if all(_is_lost(leaf, leaf.of(result)) for leaf in wrong):
         count = len(question.devices)
         name = variables_text([first]) if first.part == "state" else first.name
+        split = f"a shard is empty: {plural(rows, 'row')} {'is' if rows == 1 else 'are'} split over {count} devices"
+        # What is picked of a shard's rows was not cut out of the batch, as its shards were.
+        is_shard = any(other.rows and other.source == piece.source for other in question.seen.pieces)
         yield Cause(
-            f"a shard is empty: {plural(rows, 'row')} {'is' if rows == 1 else 'are'} split over {count} devices, and "
-            f"{name} is NaN for 0 rows",
-            piece.place,
-            next_step="skip the empty shards, or divide by the number of rows of the whole batch",
+            f"{split if is_shard else 'none is left of the rows of a shard'}, and {name} is NaN for 0 rows",
+            piece.place if is_shard else _place_of_nan(question) or piece.place,
+            next_step="skip shards without rows, or divide by the number of rows of the whole batch",
             final=True,
         )
+
+
+def _place_of_nan(question: Question) -> str | None:
+    """The line of the first op of the program that makes numbers which are not numbers."""
+    steps, _, _ = run_recorded(question, question.parallel)
+    lost = (step.place for step in steps if step.result is not None and np.any(np.isnan(step.result)))
+    return next(lost, None)
 
 
 def _is_lost(leaf: Leaf, of_none: Array | None) -> bool:

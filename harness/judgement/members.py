@@ -1,0 +1,89 @@
+"""Finds branches that do the same, such as members of an ensemble or of a population, that crowd on one device.
+
+They wait for nothing of each other, so any device may run any of them, and all are done when the busiest device is.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator, Mapping
+
+from harness.devices.name import DeviceName
+from harness.judgement.accounting import Account, has_weights, of_a_batch
+from harness.judgement.provenance import SEVERAL, Family
+from harness.judgement.strays import Misplaced
+
+_CROWDED = (
+    "branches that do the same, such as members, crowd on one device, and the others wait for it; share them out evenly"
+)
+#: How many times as long as it has to the program takes from which on it is a finding: the time of the busiest device.
+_TIMES = 1.3
+#: The share of the work that the branches have to be: else the rest may be what the devices are balanced for.
+_MOST = 0.5
+#: Branches differ by at most this factor, and so do those that are still whole on one device.
+_ALIKE = 0.95
+
+
+def crowded(account: Account) -> Iterator[Misplaced]:
+    """The work of the branches that other devices should have run."""
+    busy = dict.fromkeys(account.devices, 0.0)
+    for op in account.work:
+        if account.places[op.name] in busy:
+            busy[account.places[op.name]] += account.weight(op)
+    for family in (*account.branches, *(cut.family for cut in account.cuts if not of_a_batch(cut))):
+        homes = _homes(account, family)
+        if not homes or {*homes.values()} != {*busy} or _are_of_shards(account, family):
+            continue
+        one = sum(account.weight(op) for op in account.work if family.get(op.name) in homes) / len(homes)
+        if one * len(homes) < _MOST * sum(map(account.weight, account.work)):
+            continue
+        even = _shared_out(busy, homes, one)
+        least = {device: busy[device] + (even[device] - [*homes.values()].count(device)) * one for device in busy}
+        if max(busy.values()) < _TIMES * max(least.values()):
+            continue
+        for part, device in sorted(homes.items(), reverse=True):
+            free = [other for other in busy if [*homes.values()].count(other) < even[other]]
+            if [*homes.values()].count(device) > even[device] and free:
+                homes[part] = free[0]
+                yield from (
+                    Misplaced(op, free[0], _CROWDED)
+                    for op in account.work
+                    if family.get(op.name) == part and account.places[op.name] == device
+                )
+        return
+
+
+def _homes(account: Account, family: Family) -> dict[int, DeviceName]:
+    """The device of each branch, if each is on one of the devices, and all run the same layers.
+
+    What does less, such as a gate that reads what the experts read, is none of them.
+    """
+    work: dict[int, dict[DeviceName, float]] = defaultdict(lambda: defaultdict(float))
+    kinds: dict[int, list[int]] = defaultdict(list)
+    for op in account.work:
+        if (part := family.get(op.name, SEVERAL)) != SEVERAL:
+            work[part][account.places[op.name]] += account.weight(op)
+            if has_weights(op):
+                kinds[part].append(account.kinds[op.name])
+    most = max((sum(each.values()) for each in work.values()), default=0.0)
+    work = {part: each for part, each in work.items() if sum(each.values()) >= _ALIKE * most}
+    homes = {part: max(each, key=lambda device: each[device]) for part, each in work.items()}
+    alike = len({tuple(sorted(kinds[part])) for part in homes}) == 1 and all(kinds[part] for part in homes)
+    whole = all(work[part][home] >= _ALIKE * sum(work[part].values()) for part, home in homes.items())
+    return homes if alike and whole and {*homes.values()} <= {*account.devices} else {}
+
+
+def _are_of_shards(account: Account, family: Family) -> bool:
+    """Whether branches are of different parts of a batch, whose devices theirs are."""
+    names = [name for name, part in family.items() if part != SEVERAL]
+    shards = (cut.family for cut in account.cuts if of_a_batch(cut))
+    return any(len({each.get(name, SEVERAL) for name in names} - {SEVERAL}) > 1 for each in shards)
+
+
+def _shared_out(busy: Mapping[DeviceName, float], homes: Mapping[int, DeviceName], one: float) -> dict[DeviceName, int]:
+    """How many branches each device would have, if each branch went to the device that has the least to do by then."""
+    numbers = dict.fromkeys(busy, 0)
+    rest = {device: work - [*homes.values()].count(device) * one for device, work in busy.items()}
+    for _ in homes:
+        numbers[min(busy, key=lambda device: rest[device] + numbers[device] * one)] += 1
+    return numbers
