@@ -186,11 +186,14 @@ def depends_on_rows(value: Any) -> bool:
     return value.dtype == object and any(isinstance(each, Size) for each in value.reshape(-1))
 
 
+#: In a traced function nothing is fed in place of a default.
+_PASSED_ON = """
+    Identity IdentityN StopGradient PreventGradient EnsureShape CheckNumerics CheckNumericsV2 Snapshot
+    PlaceholderWithDefault
+"""
+
 RULES: dict[str, Entry] = {
-    **dict.fromkeys(
-        "Identity IdentityN StopGradient PreventGradient EnsureShape CheckNumerics CheckNumericsV2 Snapshot".split(),
-        _same,
-    ),
+    **dict.fromkeys(_PASSED_ON.split(), _same),
     "Shape": _shape,
     "ShapeN": _shape,
     "Size": _size,
