@@ -62,7 +62,10 @@ class Line:
 
 @dataclass(frozen=True, slots=True)
 class Fit:
-    """The answer for one batch. Sizes in bytes; ``held`` is what stays between steps, such as weights and slots."""
+    """The answer for one batch. Sizes in bytes; ``held`` is what stays between steps, such as weights and slots.
+
+    ``building`` is the peak until the first step, as initial values take memory while they are computed.
+    """
 
     target: str
     step: str
@@ -72,6 +75,7 @@ class Fit:
     peaks: tuple[Peak, ...]
     held_bytes: int
     memory_bytes: int | None = None
+    building_bytes: int = 0
 
     @property
     def rows_of_a_device(self) -> int:
@@ -84,15 +88,18 @@ class Fit:
         return Line.through(self.peaks)
 
     @property
+    def step_bytes(self) -> float:
+        """The peak of a step: measured, or else predicted."""
+        rows = self.rows_of_a_device
+        return next((each.size_bytes for each in self.peaks if each.rows == rows and self.measured), self.line.at(rows))
+
+    @property
     def interval(self) -> tuple[float, float]:
         """The peak of one device lies between these."""
-        line, rows = self.line, self.rows_of_a_device
-        if self.measured:
-            found = next(each.size_bytes for each in self.peaks if each.rows == rows)
-            spread = max(MEASURED_SPREAD, line.noise)
-            return found * (1 - spread), found * (1 + spread)
-        spread = max(PREDICTED_SPREAD, 2 * line.error)
-        return line.at(rows) * (1 - spread), line.at(rows) * (1 + spread)
+        line, found = self.line, self.step_bytes
+        spread = max(MEASURED_SPREAD, line.noise) if self.measured else max(PREDICTED_SPREAD, 2 * line.error)
+        least, most = (self.building_bytes * (1 + sign * MEASURED_SPREAD) for sign in (-1, 1))
+        return max(least, found * (1 - spread)), max(most, found * (1 + spread))
 
     @property
     def verdict(self) -> Verdict:
@@ -113,6 +120,10 @@ class Fit:
     def remedies(self) -> Iterator[tuple[str, str]]:
         """What would make it fit: a word for it, and how much of it."""
         rows, most = self.rows_of_a_device, self.most_rows
+        if self.building_bytes * (1 + MEASURED_SPREAD) > (self.memory_bytes or 0):
+            if self.building_bytes * (1 - MEASURED_SPREAD) > (self.memory_bytes or 0):
+                yield "a pipeline", "to build the model alone takes more than one device has"
+            return
         if most >= rows:
             return
         if not most:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from harness.advice.peaks import Fit, Line, Peak
 
 #: 100 bytes, and 10 for each row.
@@ -49,3 +51,13 @@ def test_what_would_make_it_fit_fits() -> None:
     assert not [*fit(100).remedies()]  # within the spread, none is sure to help
     shared = fit(449, devices=3, peaks=(Peak(5, 150), Peak(11, 210), Peak(22, 320)))
     assert (shared.rows_of_a_device, shared.verdict) == (22, "fits")
+
+
+def test_a_model_that_takes_more_to_build_than_a_step_does_not_fit_where_a_step_does() -> None:
+    built = replace(fit(800), building_bytes=2000)
+    assert (built.step_bytes, built.verdict) == (740, "does not fit")
+    assert [word for word, _ in built.remedies()] == ["a pipeline"]
+    assert replace(built, memory_bytes=2200).verdict == "fits"
+    close = replace(built, memory_bytes=2050)
+    assert (close.verdict, [*close.remedies()]) == ("too close to tell", [])
+    assert replace(fit(800), building_bytes=600).interval == fit(800).interval
