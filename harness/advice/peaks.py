@@ -8,16 +8,17 @@ tests.
 from __future__ import annotations
 
 import itertools
-import math
+from bisect import bisect_right
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
 #: The largest peak of five steps is known to within this, as a share: which ops run at once is the executor's choice.
 MEASURED_SPREAD = 0.05
-#: Beyond the batches that were measured: on the 22 models of ``tests/benchmarks/scripts/fit_error.py``, twice as large
-#: a batch was off by 2.5 % (median), and by 10.6 % at most.
-PREDICTED_SPREAD = 0.12
+#: Beyond the batches that were measured: how much less and more than predicted a step may need, as shares. A peak can
+#: bend upwards where activations overtake the update of the weights. On the models of
+#: ``tests/benchmarks/scripts/fit_error.py``, twice as large a batch lay within these.
+PREDICTED_SPREAD, PREDICTED_MORE = 0.12, 0.25
 
 Verdict = Literal["fits", "does not fit", "too close to tell", ""]
 
@@ -97,9 +98,11 @@ class Fit:
     def interval(self) -> tuple[float, float]:
         """The peak of one device lies between these."""
         line, found = self.line, self.step_bytes
-        spread = max(MEASURED_SPREAD, line.noise) if self.measured else max(PREDICTED_SPREAD, 2 * line.error)
+        less = more = max(MEASURED_SPREAD, line.noise)
+        if not self.measured:
+            less, more = (max(each, 2 * line.error) for each in (PREDICTED_SPREAD, PREDICTED_MORE))
         least, most = (self.building_bytes * (1 + sign * MEASURED_SPREAD) for sign in (-1, 1))
-        return max(least, found * (1 - spread)), max(most, found * (1 + spread))
+        return max(least, found * (1 - less)), max(most, found * (1 + more))
 
     @property
     def verdict(self) -> Verdict:
@@ -111,11 +114,19 @@ class Fit:
 
     @property
     def most_rows(self) -> int:
-        """The rows of a device that surely fit; 0 if none do."""
-        line = self.line
-        spread = max(PREDICTED_SPREAD, 2 * line.error)
-        left = (self.memory_bytes or 0) / (1 + spread) - line.fixed_bytes
-        return max(0, math.floor(left / line.row_bytes)) if line.row_bytes else 0
+        """The rows of a device that surely fit, up to those that were asked for; 0 if none do."""
+        given: float = self.memory_bytes or 0
+        return bisect_right(range(1, self.rows_of_a_device + 1), given, key=self._most_bytes)
+
+    def _most_bytes(self, rows: int) -> float:
+        """What so many rows take at most: between those that were measured, whose peaks bend upwards, or beyond."""
+        in_order = sorted(self.peaks, key=lambda peak: peak.rows)
+        if rows > in_order[-1].rows:
+            return self.line.at(rows) * (1 + max(PREDICTED_MORE, 2 * self.line.error))
+        pairs = [*itertools.pairwise(in_order)] or [(in_order[0], in_order[0])]
+        small, large = next(pair for pair in pairs if rows <= pair[1].rows)
+        share = (rows - small.rows) / max(1, large.rows - small.rows)
+        return (small.size_bytes + share * (large.size_bytes - small.size_bytes)) * (1 + PREDICTED_SPREAD)
 
     def remedies(self) -> Iterator[tuple[str, str]]:
         """What would make it fit: a word for it, and how much of it."""

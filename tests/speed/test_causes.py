@@ -86,6 +86,14 @@ def test_a_cause_is_named_with_its_figure_and_its_clean_twin_has_none(kind: str)
     assert causes_of(clean) == ()
 
 
+def test_what_costs_most_comes_first_and_towers_that_save_next_to_nothing_are_no_cause() -> None:
+    serial = profile(overlap_share=0.0, possible_overlap_share=0.4, host=replace(HOST, alone_ns=60 * MS))
+    assert [cause.kind for cause in causes_of(serial)] == ["too-little-work", "towers-serialised"]
+    longer = replace(serial, host=replace(HOST, input_ns=35 * MS))
+    assert [cause.kind for cause in causes_of(longer)] == ["towers-serialised", "input-bound"]
+    assert [cause.kind for cause in causes_of(replace(serial, possible_overlap_share=0.04))] == ["too-little-work"]
+
+
 def test_a_healthy_profile_has_no_cause() -> None:
     assert causes_of(profile()) == ()
 

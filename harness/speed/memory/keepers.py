@@ -79,8 +79,7 @@ def lengthened(before: Mapping[int, int], steps: int) -> Keeper | None:
     grown = [
         each
         for each in gc.get_objects()
-        # The collector does not know a dict that is empty.
-        if type(each) in _CONTAINERS and len(each) - before.get(id(each), 0) >= steps * 3 // 4
+        if type(each) in _CONTAINERS and len(each) - before.get(id(each), len(each)) >= steps * 3 // 4
     ]
     seen = {id(grown)}
     return next((found for each in grown if (found := named(each, seen)) is not None and found.place), None)

@@ -90,8 +90,11 @@ class Loop:
             for step in range(self.steps * LONGER):
                 yield step
                 self._look(step)
-                if step + 1 == self.steps and not self._growing():
-                    return
+                if step + 1 == self.steps:
+                    if not self._growing():
+                        return
+                    # The collector did not know those that were empty.
+                    self._lengths |= lengths()
         finally:
             gc.unfreeze()
         leaks = self.leaks()
@@ -195,7 +198,7 @@ class Loop:
 
     def _lengthened(self) -> Keeper | None:
         """A list, dict or the like that got an entry in each step: it may keep what keeps the tensors."""
-        return lengthened(self._lengths, len(self.counts["graph"]))
+        return lengthened(self._lengths, self.steps * (LONGER - 1))
 
 
 def _allocated(device: str) -> int | None:

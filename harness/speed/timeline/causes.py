@@ -29,15 +29,17 @@ _MOST_CALLS = 0.5
 #: cores, which GPUs and ``cores:N`` do not.
 _MORE, _MORE_APART = 1.5, 1.2
 _MUCH_WAITING = 0.1
-#: The least share of the wall time of which a sentence says that it would be saved.
-_WORTH_SAYING = 0.02
+#: The least share of the wall time of which a sentence says that it would be saved. Towers that save less than that
+#: side by side are no cause.
+_WORTH_SAYING = 0.05
 #: From this multiple on, two devices run different numbers of ops.
 _MORE_OPS = 1.5
 
 
 def causes_of(profile: Profile) -> tuple[Cause, ...]:
-    """List the causes that a profile shows, the surest first."""
-    return tuple(cause for rule in _RULES if (cause := rule(profile)) is not None)
+    """List the causes that a profile shows, the one that costs most first; of equal ones the surest."""
+    found = [cause for rule in _RULES if (cause := rule(profile)) is not None]
+    return tuple(sorted(found, key=lambda cause: float("-inf") if cause.saved_ns is None else -cause.saved_ns))
 
 
 def backward_on_one_device(profile: Profile) -> Cause | None:
@@ -48,13 +50,15 @@ def backward_on_one_device(profile: Profile) -> Cause | None:
     if len(forward) < 2 or not without or len(there) != 1:
         return None
     took = [_typical_ns(each) for each in forward]
-    saved = "" if profile.too_little_known else _saved(profile, max(took) - sum(took) / len(took))
+    saved_ns = None if profile.too_little_known else max(took) - sum(took) / len(took)
+    saved = "" if saved_ns is None else _saved(profile, saved_ns)
     return Cause(
         "backward-on-one-device",
         f"Backward on one device: all {there[0].gradient_ops:,} gradient ops of a call ran on {_short(there[0])}, "
         f"while forward ops ran on {len(forward)} devices.{saved} A tape runs backward ops where gradient() is called. "
         "Wrap the step in harness.colocate_gradients(), use harness.make_parallel, or take each tower's gradient in "
         "its device scope.",
+        saved_ns,
     )
 
 
@@ -86,11 +90,15 @@ def towers_serialised(profile: Profile) -> Cause | None:
             "assign, or an input from the previous tower. If the towers are called one after the other, put them into "
             "one tf.function"
         )
-    saved = _saved(profile, (possible - overlap) * profile.wall_ns, "Side by side")
+    saved_ns = (possible - overlap) * profile.wall_ns
+    if saved_ns < _WORTH_SAYING * profile.wall_ns:
+        return None
+    saved = _saved(profile, saved_ns, "Side by side")
     return Cause(
         "towers-serialised",
         f"Towers serialised: {len(working)} devices compute, but their work overlaps for only {overlap:.0%} of the "
         f"time ({possible:.0%} is possible): {what}.{saved}",
+        saved_ns,
     )
 
 
@@ -103,13 +111,17 @@ def replicas_in_turns(profile: Profile) -> Cause | None:
     share = overlap_ns / profile.unattributed_ns
     if share >= _LITTLE_OVERLAP or profile.unattributed_eager_ops <= profile.unattributed_ops / 2:
         return None
-    saved = _saved(profile, profile.unattributed_ns * (1 - 1 / len(forward)), "Side by side")
+    saved_ns = profile.unattributed_ns * (1 - 1 / len(forward))
+    if saved_ns < _WORTH_SAYING * profile.wall_ns:
+        return None
+    saved = _saved(profile, saved_ns, "Side by side")
     return Cause(
         "towers-serialised",
         f"Towers serialised: forward ops ran on {len(forward)} devices, and Python started "
         f"{profile.unattributed_eager_ops:,} of the {profile.unattributed_ops:,} ops whose device is unknown. They "
         f"overlap for only {share:.0%} of their time: eager code, and a strategy's replicas in it, run one after the "
         f"other.{saved} Put the whole call into one tf.function.",
+        saved_ns,
     )
 
 
@@ -118,12 +130,13 @@ def dependent_work(profile: Profile) -> Cause | None:
     working = _working(profile)
     if len(working) < 2 or not _dependent(profile):
         return None
-    overlap, possible = profile.overlap_share or 0.0, profile.possible_overlap_share or 0.0
+    saved_ns = ((profile.possible_overlap_share or 0.0) - (profile.overlap_share or 0.0)) * profile.wall_ns
     return Cause(
         "dependent-work",
         f"Dependent work: {len(working)} devices compute in turns, because each needs the results of another. "
         "Split the batch with harness.pipeline(..., microbatches=N) in a tf.function, or give the devices different "
-        f"batches.{_saved(profile, (possible - overlap) * profile.wall_ns, 'Side by side')}",
+        f"batches.{_saved(profile, saved_ns, 'Side by side')}",
+        saved_ns,
     )
 
 
@@ -155,11 +168,13 @@ def uneven_work(profile: Profile) -> Cause | None:
             f"They run about as many ops: {_short(slow)} has more of the batch, or is slower. Give it less with "
             'harness.make_parallel(..., shares="auto"), which measures the rates'
         )
-    saved = _saved(profile, (longest - mean) * calls, "With even work")
+    saved_ns = (longest - mean) * calls
+    saved = _saved(profile, saved_ns, "With even work")
     return Cause(
         "uneven-work",
         f"Uneven work: in a call {_short(slow)} computes for {longest / 1e6:,.3g} ms, {_short(first)} for "
         f"{shortest / 1e6:,.3g} ms, and waits for it.{saved} {what}.",
+        saved_ns,
     )
 
 
@@ -176,11 +191,13 @@ def host_copies(profile: Profile) -> Cause | None:
         figure = f"converting Python and NumPy values to tensors takes {convert:.0%} of the time"
     else:
         figure = f"copies to {_short(worst)} take {transfer:.0%} of the time"
-    saved = _saved(profile, max(transfer, convert) * profile.wall_ns)
+    saved_ns = max(transfer, convert) * profile.wall_ns
+    saved = _saved(profile, saved_ns)
     return Cause(
         "host-copies",
         f"Host copies: {figure}.{saved} Keep tensors on the device that uses them, make constants once instead of in "
         "each call, and read results once at the end.",
+        saved_ns,
     )
 
 
@@ -196,6 +213,7 @@ def retracing(profile: Profile) -> Cause | None:
         f"{profile.calls} calls, and tracing took {host.tracing_ns / profile.wall_ns:.0%} of the time."
         f"{_saved(profile, host.tracing_ns)} Make each tf.function once, outside the call. Pass tensors of the same "
         "shape instead of Python numbers, or give an input_signature.",
+        host.tracing_ns,
     )
 
 
@@ -203,14 +221,16 @@ def input_bound(profile: Profile) -> Cause | None:
     """Find calls that wait for their data."""
     if not profile.wall_ns:
         return None
-    share = max(profile.host.input_ns, *(each.input_ns for each in profile.times), 0) / profile.wall_ns
+    saved_ns = max(profile.host.input_ns, *(each.input_ns for each in profile.times), 0)
+    share = saved_ns / profile.wall_ns
     if share < _MUCH_INPUT:
         return None
     return Cause(
         "input-bound",
         f"Input-bound: calls wait for the next batch {share:.0%} of the time."
-        f"{_saved(profile, share * profile.wall_ns)} Add prefetch(tf.data.AUTOTUNE), "
+        f"{_saved(profile, saved_ns)} Add prefetch(tf.data.AUTOTUNE), "
         "map(…, num_parallel_calls=tf.data.AUTOTUNE) and cache(), or prepare the data once in advance.",
+        saved_ns,
     )
 
 
@@ -232,6 +252,7 @@ def too_little_work(profile: Profile) -> Cause | None:
         f"Too little work per call: for {share:.0%} of the time all devices are idle while Python runs and starts "
         f"ops; each call runs {per_call}, of {each_us:,.0f} µs on average.{_saved(profile, alone_ns)} Use larger "
         "batches, and put the whole step into one tf.function.",
+        alone_ns,
     )
 
 
