@@ -9,6 +9,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping
 
 from harness.devices.name import DeviceName
+from harness.evidence.op import Op
 from harness.judgement.accounting import Account, is_product, of_a_batch
 from harness.judgement.provenance import SEVERAL, Family
 from harness.judgement.strays import Misplaced
@@ -30,7 +31,8 @@ def crowded(account: Account) -> Iterator[Misplaced]:
     for op in account.work:
         if account.places[op.name] in busy:
             busy[account.places[op.name]] += account.weight(op)
-    for family in (*account.branches, *(cut.family for cut in account.cuts if not of_a_batch(cut))):
+    columns = (cut.family for cut in account.cuts if not of_a_batch(cut))
+    for family in (*account.branches, *_begun_otherwise(account), *columns):
         homes = _homes(account, family)
         if not homes or {*homes.values()} != {*busy} or _are_of_shards(account, family):
             continue
@@ -57,6 +59,26 @@ def crowded(account: Account) -> Iterator[Misplaced]:
         return
 
 
+def _begun_otherwise(account: Account) -> Iterator[Family]:
+    """Branches whose layers are the same, and what leads to the first of them is not, as of mirrored members."""
+    alike: dict[frozenset[str], list[Op]] = defaultdict(list)
+    sources = account.provenance.sources
+    for family in account.branches:
+        work = [op for op in account.work if family.get(op.name, SEVERAL) != SEVERAL]
+        first = [op for op in work if family.keys().isdisjoint(name for name, _ in sources[op.name])]
+        alike[frozenset(_layer(account, op) for op in first)] += first
+    for first in alike.values():
+        parts: dict[tuple[str, int | None], int] = {(op.name, None): part for part, op in enumerate(first)}
+        family = account.provenance.followed(parts)
+        if all(family.get(op.name) == part for part, op in enumerate(first)):  # none reads another one
+            yield family
+
+
+def _layer(account: Account, op: Op) -> str:
+    """The type of an op, and the shape of what it makes."""
+    return f"{op.type} {account.trace.shapes.get(op.name)}"
+
+
 def _homes(account: Account, family: Family) -> dict[int, DeviceName]:
     """The device of each branch, if each is on one of the devices, and all run the same layers.
 
@@ -64,12 +86,12 @@ def _homes(account: Account, family: Family) -> dict[int, DeviceName]:
     are, which the sizes of the tables decide, not the work.
     """
     work: dict[int, dict[DeviceName, float]] = defaultdict(lambda: defaultdict(float))
-    kinds: dict[int, list[int]] = defaultdict(list)
+    kinds: dict[int, list[str]] = defaultdict(list)
     for op in account.work:
         if (part := family.get(op.name, SEVERAL)) != SEVERAL:
             work[part][account.places[op.name]] += account.weight(op)
             if is_product(op):
-                kinds[part].append(account.kinds[op.name])
+                kinds[part].append(_layer(account, op))
     most = max((sum(each.values()) for each in work.values()), default=0.0)
     work = {part: each for part, each in work.items() if sum(each.values()) >= _ALIKE * most}
     homes = {part: max(each, key=lambda device: each[device]) for part, each in work.items()}
