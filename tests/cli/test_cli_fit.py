@@ -62,7 +62,7 @@ def test_a_step_fits_into_twice_its_peak_and_not_into_half_of_it(folder: Path, p
     assert record["measured"] is not predict
     least, most = record["interval_bytes"]
     # The products before and after tanh, which may be one place, and the weight; the batch is held between steps.
-    assert 2 * 4096 * 256 * 4 <= least < most <= 5 * 4096 * 256 * 4
+    assert 2 * 4096 * 256 * 4 <= least < most <= (6 if predict else 5) * 4096 * 256 * 4
     for size, code, sign in ((2 * most, 0, "PASS: fits"), (least / 2, 1, "FAIL: does not fit")):
         done = run(folder, "fit", "train.py:rows", "--memory-per-device", f"{int(size)} B", *options)
         assert done.returncode == code, done.stderr
