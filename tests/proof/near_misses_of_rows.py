@@ -175,3 +175,26 @@ miss(
     lambda x, w: x,
 )
 miss("chosen for the other of two", lambda x, w: tf.where(True, x, w[:1]), lambda x, w: w[:1] + 0 * x)
+
+# The largest of some rows or of as many columns; whole numbers that wrap around before they are a picture.
+miss("the largest of rows or of columns", lambda x, w: tf.reduce_max(x[:4]), lambda x, w: tf.reduce_max(x[:, :4]), 8, 8)
+miss(
+    "the smallest of rows and of columns",
+    lambda x, w: tf.minimum(tf.reduce_min(x[:4] - 1), tf.reduce_min(x[:, 4:] - 1)),
+    lambda x, w: tf.reduce_min(x - 1),
+    8,
+    8,
+)
+
+
+def _picture(x: Any) -> Any:
+    return tf.raw_ops.ResizeBilinear(images=x, size=[3, 3])
+
+
+miss(
+    "whole numbers that wrap around, as a picture",
+    lambda x, w: tf.add_n([_picture(tf.reduce_sum(p, 0)) for p in halves(x)]),
+    lambda x, w: _picture(tf.reduce_sum(x, 0)),
+    *(8, 2, 4, 4, 2),
+    dtype="uint8",
+)
