@@ -198,3 +198,31 @@ miss(
     *(8, 2, 4, 4, 2),
     dtype="uint8",
 )
+
+
+def _around(x: Any, number: Any) -> Any:
+    return tf.pad(x, [[0, 0], [1, 0]], constant_values=number)
+
+
+def _largest_around(x: Any) -> Any:
+    return _around(x, tf.reduce_max(x))
+
+
+def _with_diagonal(x: Any, diagonal: Any) -> Any:
+    return tf.linalg.set_diag(x[:, :, None] * x[:, None], diagonal)
+
+
+miss("another number around columns", _by_halves(lambda x: _around(x, 1.0)), lambda x, w: _around(x, 2.0))
+miss("the largest of a shard around", _by_halves(_largest_around), lambda x, w: _largest_around(x))
+miss("rows of a diagonal in another order", lambda x, w: _with_diagonal(x, x[::-1]), lambda x, w: _with_diagonal(x, x))
+miss(
+    "the diagonal of the first shard",
+    lambda x, w: tf.concat([_with_diagonal(p, x[:4]) for p in halves(x)], 0),
+    lambda x, w: _with_diagonal(x, x),
+)
+miss("a diagonal beside", lambda x, w: tf.linalg.diag(x[:, 1:], k=1)[:, :4, :4], lambda x, w: tf.linalg.diag(x[:, 1:]))
+miss(
+    "a picture of all, with its edges",
+    _by_halves(lambda x: tf.pad(x, [[1, 1], [0, 0]], "REFLECT")[1:-1] + tf.pad(x, [[1, 1], [0, 0]], "REFLECT")[2:]),
+    lambda x, w: tf.pad(x, [[1, 1], [0, 0]], "REFLECT")[1:-1] + tf.pad(x, [[1, 1], [0, 0]], "REFLECT")[2:],
+)
