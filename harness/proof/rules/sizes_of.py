@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from harness.proof.bodies import run_kernel
-from harness.proof.evaluation import Entry, Evaluation, axis_of, numpy_type
+from harness.proof.evaluation import Entry, Evaluation, axis_of, distinct, numpy_type
 from harness.proof.sizes import Size, Unprovable, differs, less, product
 from harness.proof.terms import Poly, broadcast_shape
 
@@ -76,7 +76,7 @@ def _pairwise(fn: Callable[[Any, Any], Any]) -> Callable[..., Any]:
 
 
 def _axes(axes: Any, rank: int) -> tuple[int, ...]:
-    return tuple(axis_of(int(k), rank) for k in np.asarray(axes).reshape(-1))
+    return distinct([axis_of(int(k), rank) for k in np.asarray(axes).reshape(-1)])
 
 
 def _larger(x: Any, y: Any) -> Any:
