@@ -57,6 +57,14 @@ def test_a_program_that_raises_an_error_is_not_proved() -> None:
     assert prove(lambda x: by_axes(x, -1), lambda x: by_axes(x, 1), inputs).proved
     assert not prove(lambda x: by_axes(x, 1, -1), lambda x: by_axes(x, 1), inputs).proved
 
+    def updated(x: Any, rows: int) -> Any:
+        axes = tf.raw_ops.BroadcastGradientArgs(s0=tf.shape(x), s1=[rows, 5])[0]
+        with tf.control_dependencies([axes]):
+            return tf.tanh(x)
+
+    assert prove(lambda x: updated(x, 1), lambda x: updated(x, 8), inputs).proved
+    assert not prove(lambda x: updated(x, 3), lambda x: updated(x, 8), inputs).proved
+
 
 def _last(parallel: Any, reference: Any) -> ProofResult:
     return prove(parallel, reference, {"x": array(8, 5)}).results[-1]
