@@ -81,8 +81,10 @@ class Reasons:
             len([i for i in mono if self.alg.atoms[i].op == "part"]) > 1 for mono, _ in p.terms
         ):
             return ""
-        # Where the reference has other terms than the sums of these parts, both may be two forms of one value.
-        if found and self._of_all_rows(p) != {mono for mono, _ in r.terms}:
+        # Where the reference has other terms than the sums of these parts, or two sums are one value, both programs may
+        # have two forms of one value.
+        sums = {self.alg.bases[base].full().id for base, _ in found}
+        if found and (len(sums) < len(found) or self._of_all_rows(p) != {mono for mono, _ in r.terms}):
             return ""
         for (base, size), parts in found.items():
             known = isinstance(size, int) and self.known(self.alg.bases[base].full())

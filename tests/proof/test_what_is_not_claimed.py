@@ -57,13 +57,26 @@ def test_a_program_that_raises_an_error_is_not_proved() -> None:
     assert prove(lambda x: by_axes(x, -1), lambda x: by_axes(x, 1), inputs).proved
     assert not prove(lambda x: by_axes(x, 1, -1), lambda x: by_axes(x, 1), inputs).proved
 
+    def updated(x: Any, rows: int) -> Any:
+        axes = tf.raw_ops.BroadcastGradientArgs(s0=tf.shape(x), s1=[rows, 5])[0]
+        with tf.control_dependencies([axes]):
+            return tf.tanh(x)
+
+    assert prove(lambda x: updated(x, 1), lambda x: updated(x, 8), inputs).proved
+    assert not prove(lambda x: updated(x, 3), lambda x: updated(x, 8), inputs).proved
+
 
 def _last(parallel: Any, reference: Any) -> ProofResult:
     return prove(parallel, reference, {"x": array(8, 5)}).results[-1]
 
 
+def _spread(x: Any) -> Any:
+    first, second = tf.pad(x[:4], [[0, 4], [0, 0]]), tf.pad(tf.transpose(x)[:, 4:], [[0, 0], [4, 0]])
+    return tf.transpose(first) + second
+
+
 def test_what_may_be_equal_is_not_refuted() -> None:
-    """By masks, by weights of rows in one constant, and as copies: all of these are equal."""
+    """By masks, by weights of rows in one constant, transposed, and as copies: all of these are equal."""
     mask = np.array([[1.0]] * 4 + [[0.0]] * 4, np.float32)
     weights = np.array([[0.5]] * 4 + [[1.0]] * 4, np.float32)
 
@@ -74,6 +87,7 @@ def test_what_may_be_equal_is_not_refuted() -> None:
         _last(lambda x: total((x * mask)[:4]), lambda x: total(x * mask)),
         _last(lambda x: (total(x), total(x[:4])), lambda x: (total(x), total(x * mask))),
         _last(lambda x: (total(x), total(x[:4]) / 2 + total(x[4:])), lambda x: (total(x), total(x * weights))),
+        _last(_spread, lambda x: tf.transpose(x)),
         _last(lambda x: 2 * total(tf.tile(x, [2, 1])[:8]), lambda x: total(tf.tile(x, [2, 1]))),
     ]
     assert not any(each.refuted or each.proved for each in equal)

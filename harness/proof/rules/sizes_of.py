@@ -10,7 +10,7 @@ import numpy as np
 
 from harness.proof.bodies import run_kernel
 from harness.proof.evaluation import Entry, Evaluation, axis_of, distinct, numpy_type
-from harness.proof.sizes import Size, Unprovable, differs, less, product
+from harness.proof.sizes import Fails, Size, Unprovable, differs, less, product
 from harness.proof.terms import Poly, broadcast_shape
 
 
@@ -56,7 +56,7 @@ def _gradient_args(ev: Evaluation, op: Any, one: Poly, other: Poly) -> list[Poly
     rank = max(map(len, shapes))
     padded = [[1] * (rank - len(shape)) + shape for shape in shapes]
     if any(a != b and a != 1 and b != 1 for a, b in zip(*padded, strict=True)):
-        raise Unprovable("shapes that do not broadcast")
+        raise Fails("shapes that do not broadcast")
     axes = [[k for k in range(rank) if own[k] == 1] for own in padded]
     return [ev.alg.const(np.array(each, op.outputs[0].dtype.as_numpy_dtype)) for each in axes]
 
