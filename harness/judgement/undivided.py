@@ -141,7 +141,8 @@ def _on_all_parts(account: Account, number: int, least: float) -> list[Op]:
 def _on_all_of_one_input(account: Account, number: int, shared: Sequence[Cut], total: float) -> list[Op]:
     """The work on all parts of an argument on one device, where the layers of another argument are shared out.
 
-    In no scope it may prepare the parts, or be a metric, unless it is most of all work.
+    In no scope it may prepare the parts, or be a metric, unless it is most of all work; with layers, it may be another
+    batch in chunks.
     """
     layers = {op.name for op in account.work if account.has_own_weights(op)}
     if not any(not layers.isdisjoint(name for name, part in cut.family.items() if part != SEVERAL) for cut in shared):
@@ -150,7 +151,7 @@ def _on_all_of_one_input(account: Account, number: int, shared: Sequence[Cut], t
         if _is_given(cut) and all(op.requested is not None for op in ops):
             return ops
     for cut, ops in _on_one_device(account, number, _MOST * total, layers=False):
-        if _is_given(cut) and all(op.requested is None for op in ops):
+        if _is_given(cut) and all(op.requested is None and op.name not in layers for op in ops):
             return ops
     return []
 
