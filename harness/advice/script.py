@@ -257,7 +257,7 @@ def _built(facts: Facts, scope: str, device: str, *, build_optimizer: bool = Tru
     if facts.step == "function":
         names, arrays = ("fn, inputs, variables" if facts.with_variables else "fn, inputs"), "inputs"
     else:
-        names, arrays = "model, x, y", "x, y"
+        names, arrays = "model, x, y", "x, y" if facts.step == "training" else "x"
     lines = [f"{names} = build()"]
     if facts.unbuilt:
         lines.append("model(x)")
@@ -269,7 +269,7 @@ def _built(facts: Facts, scope: str, device: str, *, build_optimizer: bool = Tru
     text = f"{head}\n{indent(chr(10).join(lines), '    ')}"
     if facts.batch is not None:
         resized = f"lambda each: np.resize(each, ({facts.batch}, *each.shape[1:]))"
-        given = "inputs" if arrays == "inputs" else f"({arrays})"
+        given = f"({arrays})" if ", " in arrays else arrays
         text += f"\n{arrays} = tf.nest.map_structure({resized}, {given})"
     return text
 
