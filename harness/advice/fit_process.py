@@ -82,7 +82,7 @@ def _measured(target: Target, spec: str, devices: Devices, rows: int) -> dict[st
     before = held()
     tf.config.experimental.reset_memory_stats(name)
     tf.keras.utils.set_random_seed(0)
-    example = example_of(load(target))
+    example = example_of(load(target), rows)
     facts = facts_of(example, Source.of_file(target.path, target.function), spec, rows)
     running = start("one device", on_one_device(facts), devices, lambda: example.parts)
     building, largest = peak(), 0

@@ -25,10 +25,14 @@ Verdict = Literal["fits", "does not fit", "too close to tell", ""]
 
 @dataclass(frozen=True, slots=True)
 class Peak:
-    """The largest peak of some steps with so many rows, in bytes."""
+    """The largest peak of some steps with so many rows, and of what came before the first, in bytes.
+
+    To build it, initial values take memory while they are computed, and so may a batch with which a model is built.
+    """
 
     rows: int
     size_bytes: int
+    building_bytes: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,10 +67,7 @@ class Line:
 
 @dataclass(frozen=True, slots=True)
 class Fit:
-    """The answer for one batch. Sizes in bytes; ``held`` is what stays between steps, such as weights and slots.
-
-    ``building`` is the peak until the first step, as initial values take memory while they are computed.
-    """
+    """The answer for one batch. Sizes in bytes; ``held`` is what stays between steps, such as weights and slots."""
 
     target: str
     step: str
@@ -76,7 +77,6 @@ class Fit:
     peaks: tuple[Peak, ...]
     held_bytes: int
     memory_bytes: int | None = None
-    building_bytes: int = 0
 
     @property
     def rows_of_a_device(self) -> int:
@@ -93,6 +93,11 @@ class Fit:
         """The peak of a step: measured, or else predicted."""
         rows = self.rows_of_a_device
         return next((each.size_bytes for each in self.peaks if each.rows == rows and self.measured), self.line.at(rows))
+
+    @property
+    def building_bytes(self) -> int:
+        """The peak until the first step, with no more rows than were asked for."""
+        return max((each.building_bytes for each in self.peaks if each.rows <= self.rows_of_a_device), default=0)
 
     @property
     def interval(self) -> tuple[float, float]:
@@ -126,19 +131,18 @@ class Fit:
         pairs = [*itertools.pairwise(in_order)] or [(in_order[0], in_order[0])]
         small, large = next(pair for pair in pairs if rows <= pair[1].rows)
         share = (rows - small.rows) / max(1, large.rows - small.rows)
-        return (small.size_bytes + share * (large.size_bytes - small.size_bytes)) * (1 + PREDICTED_SPREAD)
+        less, more = (max(each.size_bytes, each.building_bytes) for each in (small, large))
+        return (less + share * (more - less)) * (1 + PREDICTED_SPREAD)
 
     def remedies(self) -> Iterator[tuple[str, str]]:
         """What would make it fit: a word for it, and how much of it."""
         rows, most = self.rows_of_a_device, self.most_rows
-        if self.building_bytes * (1 + MEASURED_SPREAD) > (self.memory_bytes or 0):
-            if self.building_bytes * (1 - MEASURED_SPREAD) > (self.memory_bytes or 0):
-                yield "a pipeline", "to build the model alone takes more than one device has"
-            return
         if most >= rows:
             return
         if not most:
-            if self.line.fixed_bytes * (1 - MEASURED_SPREAD) > (self.memory_bytes or 0):
+            if min(each.building_bytes for each in self.peaks) * (1 - MEASURED_SPREAD) > (self.memory_bytes or 0):
+                yield "a pipeline", "to build the model alone takes more than one device has"
+            elif self.line.fixed_bytes * (1 - MEASURED_SPREAD) > (self.memory_bytes or 0):
                 yield "a pipeline", "not one row fits: weights, slots and gradients alone are too large for one device"
             return
         yield "batch", f"at most {most:,} rows a device"

@@ -40,12 +40,12 @@ _NOISE = ("rate", "dropout", "recurrent_dropout", "stddev")
 STEPS = {"training": "a training step", "forward": "a forward pass", "function": "a call of the function"}
 
 
-def example_of(built: Built) -> Example:
-    """Take what ``build`` returned."""
+def example_of(built: Built, rows: int | None = None) -> Example:
+    """Take what ``build`` returned. A model that has to be called to be built is called with ``rows``, or with all."""
     if built.model is not None:
         arrays, unbuilt = (built.x, built.y), not built.model.built
         if unbuilt:
-            built.model(built.x)
+            built.model(tf.nest.map_structure(lambda each: each[:rows] if _is_dense(each) else each, built.x))
         variables = tuple(built.model.variables)
         return Example((built.model, *arrays), built.model, arrays, variables, _rows(arrays[:1]), unbuilt)
     inputs, variables = tuple(built.inputs), tuple(built.variables)

@@ -108,12 +108,11 @@ def _with(fit: Fit, message: dict[str, Any]) -> Fit:
         say(f"{plural(message['failed']['rows'], 'row')}: not measured: {message['failed']['why']}")
     if "peak" not in message:
         return fit
-    held, building = (message["peak"].pop(name) for name in ("held_bytes", "building_bytes"))
+    held = message["peak"].pop("held_bytes")
     peak = Peak(**message["peak"])
     say(f"{plural(peak.rows, 'row')}: {size_text(peak.size_bytes)}")
     measured = peak.rows == fit.rows_of_a_device
-    building = max(building, fit.building_bytes)
-    return replace(fit, peaks=(*fit.peaks, peak), held_bytes=held, measured=measured, building_bytes=building)
+    return replace(fit, peaks=(*fit.peaks, peak), held_bytes=held, measured=measured)
 
 
 def _too_large(free_bytes: int, most: int | None) -> ExitCode:

@@ -60,9 +60,9 @@ class Session(ABC):
             if self.training.metrics:
                 predicted = self.model(data.x[:1])
                 self.training = replace(self.training, metrics=make_metrics(self.training.metrics, data.y, predicted))
-                # As in Keras's compile, so that those that make their variables when they are first updated have them.
+                # Keras's metrics that make variables when they are first updated make them now, as in Keras's fit.
                 with tf.keras.StatelessScope():
-                    for metric in self.training.metrics:
+                    for metric in (each for each in self.training.metrics if not getattr(each, "_built", True)):
                         metric.update_state(data.y[:1], predicted)
             for change in changes:
                 self.training = change(self.training)

@@ -102,7 +102,7 @@ def advise_on_rounding() -> None:
 
     devices = harness.configure("cpu:2")
     x = np.linspace(-1, 1, 64, dtype="float32").reshape(8, 8)
-    sizes = iter(range(8, 0, -1))
+    sizes, drawn = iter(range(8, 0, -1)), np.random.default_rng(0)
     coarse = tf.constant(x * 0.37, tf.bfloat16)
 
     def unseeded() -> tuple[Any, ...]:
@@ -116,7 +116,7 @@ def advise_on_rounding() -> None:
         layers = [keras.layers.Dense(32, dtype="mixed_bfloat16") for _ in range(3)]
         model = keras.Sequential([keras.Input((8,)), *layers, keras.layers.Dense(4, dtype="float32")])
         model.compile(optimizer="adam", loss="mse")
-        return model, np.random.default_rng().standard_normal((8, 8)).astype("float32"), x[:, :4]
+        return model, drawn.standard_normal((8, 8)).astype("float32"), x[:, :4]
 
     def over_rows() -> tuple[Any, ...]:
         return (lambda x: tf.cumsum(x, 0)), (x,)

@@ -63,10 +63,19 @@ def test_fewer_rows_are_no_remedy_where_they_take_as_much() -> None:
 
 
 def test_a_model_that_takes_more_to_build_than_a_step_does_not_fit_where_a_step_does() -> None:
-    built = replace(fit(800), building_bytes=2000)
+    def to_build(takes: int) -> Fit:
+        return fit(800, peaks=tuple(replace(each, building_bytes=takes) for each in fit(800).peaks))
+
+    built = to_build(2000)
     assert (built.step_bytes, built.verdict) == (740, "does not fit")
     assert [word for word, _ in built.remedies()] == ["a pipeline"]
     assert replace(built, memory_bytes=2200).verdict == "fits"
     close = replace(built, memory_bytes=2050)
     assert (close.verdict, [*close.remedies()]) == ("too close to tell", [])
-    assert replace(fit(800), building_bytes=600).interval == fit(800).interval
+    assert to_build(600).interval == fit(800).interval
+
+
+def test_a_model_that_is_built_with_its_batch_takes_less_with_fewer_rows() -> None:
+    built = fit(449, peaks=tuple(replace(each, building_bytes=each.size_bytes + 40) for each in fit(449).peaks))
+    assert 0 < built.most_rows < fit(449).most_rows
+    assert [word for word, _ in built.remedies()] == ["batch", "micro-batches", "devices"]
