@@ -8,7 +8,6 @@ from typing import Any
 
 from harness.errors import InvalidTarget
 from harness.lazy import tf
-from harness.plural import plural
 from harness.runner.target import Target
 
 ACCEPTED = "where FUNCTION() returns (model, x, y), (fn, inputs) or (fn, inputs, variables)"
@@ -43,13 +42,14 @@ def built_by(build: Callable[[], object], target: str) -> Built:
         built = Built(model=first, x=rest[0], y=rest[1])
         named = [("x", built.x), *([] if built.y is None else [("y", built.y)])]
     else:
-        inputs, variables = rest[0], tuple(rest[1]) if len(rest) == 2 else ()
-        if not isinstance(inputs, (tuple, list)):
-            raise InvalidTarget(target, f"inputs is of type {type(inputs).__name__}, not a tuple", ACCEPTED)
+        inputs, variables = rest[0], rest[1] if len(rest) == 2 else ()
+        for name, value in (("inputs", inputs), ("variables", variables)):
+            if not isinstance(value, (tuple, list)):
+                raise InvalidTarget(target, f"{name} is of type {type(value).__name__}, not a tuple", ACCEPTED)
         if others := [each for each in variables if not hasattr(each, "assign")]:
             kind = type(others[0]).__name__
             raise InvalidTarget(target, f"variables has an object of type {kind}, not a tf.Variable", ACCEPTED)
-        built = Built(fn=first, inputs=tuple(inputs), variables=variables)
+        built = Built(fn=first, inputs=tuple(inputs), variables=tuple(variables))
         named = [(f"inputs[{number}]", each) for number, each in enumerate(inputs)]
     if wrong := _mismatch(named):
         raise InvalidTarget(target, wrong, ACCEPTED)
@@ -58,20 +58,22 @@ def built_by(build: Callable[[], object], target: str) -> Built:
 
 def _mismatch(named: Sequence[tuple[str, Any]]) -> str:
     """Why the arrays are not one batch; empty if they are."""
-    rows = {}
+    rows: dict[str, list[int]] = {}
     for name, value in named:
         for leaf in tf.nest.flatten(value):
             shape = getattr(leaf, "shape", None)
             if shape is None:
                 return f"{name} holds an object of type {type(leaf).__name__}, not an array"
-            rows[name] = int(shape[0]) if len(shape) else None
+            if not len(shape):
+                return f"the first axis of all arrays must be the batch, but {name} holds a single number"
+            rows.setdefault(name, []).append(int(shape[0]))
     if not rows:
         return "there are no inputs"
-    if len(set(rows.values())) > 1:
-        counts = ", ".join(f"{name} has {'no' if n is None else n} rows" for name, n in rows.items())
-        return f"the first axis of all arrays must be the batch, but {counts}"
-    count = next(iter(rows.values()))
-    return "" if count else f"the batch has {plural(0 if count is None else count, 'row')}"
+    found = {count for counts in rows.values() for count in counts}
+    if len(found) > 1:
+        each = ", ".join(f"{name} has {' and '.join(map(str, dict.fromkeys(of)))} rows" for name, of in rows.items())
+        return f"the first axis of all arrays must be the batch, but {each}"
+    return "" if found.pop() else "the batch has 0 rows"
 
 
 def _described(made: object) -> str:

@@ -8,7 +8,7 @@ from statistics import median
 
 from harness.advice.peaks import MEASURED_SPREAD
 from harness.advice.record import BASELINE, CPU, Advice, Judgement, Way, short_size
-from harness.judgement.verification import VALUE_KINDS, Verification
+from harness.judgement.verification import PLACE_KINDS, VALUE_KINDS, Verification
 from harness.plural import plural
 from harness.proof.sentence import reach
 from harness.records import Verdict
@@ -77,7 +77,10 @@ def judge(verification: Verification) -> tuple[Judgement, str]:
         return "proved", f"proved for {reach(proof)}"
     if verification.verdict is Verdict.UNKNOWN:
         return "not comparable", verification.reason
-    return "verified", verification.reason.partition(". ")[0]
+    # Findings about places say nothing about the results.
+    placed = any(finding.kind in PLACE_KINDS for finding in verification.findings)
+    matches = "its results match those of one device on the example"
+    return "verified", matches if placed else verification.reason.partition(". ")[0]
 
 
 def _use(way: Way) -> str:

@@ -11,7 +11,7 @@ from harness.lazy import tf
 from harness.runner.job import typed_task
 from harness.runner.messages import Answer
 from harness.runner.target import Target
-from harness.runner.users_error import users_code
+from harness.runner.users_error import one_line, users_code
 from harness.runner.worker import Send
 
 #: So many steps are measured, and the largest peak counts.
@@ -30,7 +30,12 @@ def run(send: Send, spec: str, file: Path, function: str, batch: int | None, sha
     devices = configure(spec)
     target = Target(file, function)
     with users_code(target):
-        example = example_of(load(target))
+        try:
+            example = example_of(load(target))
+        except tf.errors.ResourceExhaustedError:
+            send(Answer({"too_large": True}))
+            send(Answer({"complete": True}))
+            return
     facts = facts_of(example, Source.of_file(target.path, target.function), spec, batch)
     rows = facts.rows or 0
     send(Answer({"about": {"step": STEPS[facts.step], "rows": rows}}))
@@ -44,15 +49,21 @@ def run(send: Send, spec: str, file: Path, function: str, batch: int | None, sha
         gc.collect()
         with users_code(target):
             try:
-                held, peak = _measured(target, spec, devices, size)
+                measured = _measured(target, spec, devices, size)
             except tf.errors.ResourceExhaustedError:
                 break
-        send(Answer({"peak": {"rows": size, "size_bytes": peak, "held_bytes": held}}))
+            except Exception as error:
+                if size == own or own not in sizes:
+                    raise
+                # A step may need all rows of its batch.
+                send(Answer({"failed": {"rows": size, "why": one_line(error)}}))
+                continue
+        send(Answer({"peak": {"rows": size, **measured}}))
     send(Answer({"complete": True}))
 
 
-def _measured(target: Target, spec: str, devices: Devices, rows: int) -> tuple[int, int]:
-    """What stays between steps, and the largest peak, both without what the device held before; in bytes."""
+def _measured(target: Target, spec: str, devices: Devices, rows: int) -> dict[str, int]:
+    """What stays between steps, the largest peak of a step, and that of building, without what was there; in bytes."""
     from harness.advice.built import load
     from harness.advice.program import example_of, facts_of
     from harness.advice.running import start
@@ -64,16 +75,22 @@ def _measured(target: Target, spec: str, devices: Devices, rows: int) -> tuple[i
         tf.test.experimental.sync_devices()
         return int(tf.config.experimental.get_memory_info(name)["current"])
 
-    before = held()
-    tf.keras.utils.set_random_seed(0)
-    example = example_of(load(target))
-    facts = facts_of(example, Source.of_file(target.path, target.function), spec, rows)
-    running = start("one device", on_one_device(facts), devices, lambda: example.parts).warmed_up()
-    kept, peak = held() - before, 0
-    for _ in range(_STEPS):
-        tf.config.experimental.reset_memory_stats(name)
-        running.step()
+    def peak() -> int:
         tf.test.experimental.sync_devices()
-        peak = max(peak, int(tf.config.experimental.get_memory_info(name)["peak"]) - before)
+        return int(tf.config.experimental.get_memory_info(name)["peak"]) - before
+
+    before = held()
+    tf.config.experimental.reset_memory_stats(name)
+    tf.keras.utils.set_random_seed(0)
+    example = example_of(load(target), rows)
+    facts = facts_of(example, Source.of_file(target.path, target.function), spec, rows)
+    running = start("one device", on_one_device(facts), devices, lambda: example.parts)
+    building, largest = peak(), 0
+    tf.config.experimental.reset_memory_stats(name)
+    running.warmed_up()
+    kept = held() - before
+    for _ in range(_STEPS):
+        running.step()
+        largest = max(largest, peak())
     running.names.clear()  # Python keeps the module, and with it the model
-    return kept, peak
+    return {"held_bytes": kept, "size_bytes": largest, "building_bytes": building}

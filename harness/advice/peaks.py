@@ -8,26 +8,31 @@ tests.
 from __future__ import annotations
 
 import itertools
-import math
+from bisect import bisect_right
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
 #: The largest peak of five steps is known to within this, as a share: which ops run at once is the executor's choice.
 MEASURED_SPREAD = 0.05
-#: Beyond the batches that were measured: on the 22 models of ``tests/benchmarks/scripts/fit_error.py``, twice as large
-#: a batch was off by 2.5 % (median), and by 10.6 % at most.
-PREDICTED_SPREAD = 0.12
+#: Beyond the batches that were measured: how much less and more than predicted a step may need, as shares. A peak can
+#: bend upwards where activations overtake the update of the weights. On the models of
+#: ``tests/benchmarks/scripts/fit_error.py``, twice as large a batch lay within these.
+PREDICTED_SPREAD, PREDICTED_MORE = 0.12, 0.25
 
 Verdict = Literal["fits", "does not fit", "too close to tell", ""]
 
 
 @dataclass(frozen=True, slots=True)
 class Peak:
-    """The largest peak of some steps with so many rows, in bytes."""
+    """The largest peak of some steps with so many rows, and of what came before the first, in bytes.
+
+    To build it, initial values take memory while they are computed, and so may a batch with which a model is built.
+    """
 
     rows: int
     size_bytes: int
+    building_bytes: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,15 +89,25 @@ class Fit:
         return Line.through(self.peaks)
 
     @property
+    def step_bytes(self) -> float:
+        """The peak of a step: measured, or else predicted."""
+        rows = self.rows_of_a_device
+        return next((each.size_bytes for each in self.peaks if each.rows == rows and self.measured), self.line.at(rows))
+
+    @property
+    def building_bytes(self) -> int:
+        """The peak until the first step, with no more rows than were asked for."""
+        return max((each.building_bytes for each in self.peaks if each.rows <= self.rows_of_a_device), default=0)
+
+    @property
     def interval(self) -> tuple[float, float]:
         """The peak of one device lies between these."""
-        line, rows = self.line, self.rows_of_a_device
-        if self.measured:
-            found = next(each.size_bytes for each in self.peaks if each.rows == rows)
-            spread = max(MEASURED_SPREAD, line.noise)
-            return found * (1 - spread), found * (1 + spread)
-        spread = max(PREDICTED_SPREAD, 2 * line.error)
-        return line.at(rows) * (1 - spread), line.at(rows) * (1 + spread)
+        line, found = self.line, self.step_bytes
+        less = more = max(MEASURED_SPREAD, line.noise)
+        if not self.measured:
+            less, more = (max(each, 2 * line.error) for each in (PREDICTED_SPREAD, PREDICTED_MORE))
+        least, most = (self.building_bytes * (1 + sign * MEASURED_SPREAD) for sign in (-1, 1))
+        return max(least, found * (1 - less)), max(most, found * (1 + more))
 
     @property
     def verdict(self) -> Verdict:
@@ -104,11 +119,20 @@ class Fit:
 
     @property
     def most_rows(self) -> int:
-        """The rows of a device that surely fit; 0 if none do."""
-        line = self.line
-        spread = max(PREDICTED_SPREAD, 2 * line.error)
-        left = (self.memory_bytes or 0) / (1 + spread) - line.fixed_bytes
-        return max(0, math.floor(left / line.row_bytes)) if line.row_bytes else 0
+        """The rows of a device that surely fit, up to those that were asked for; 0 if none do."""
+        given: float = self.memory_bytes or 0
+        return bisect_right(range(1, self.rows_of_a_device + 1), given, key=self._most_bytes)
+
+    def _most_bytes(self, rows: int) -> float:
+        """What so many rows take at most: between those that were measured, whose peaks bend upwards, or beyond."""
+        in_order = sorted(self.peaks, key=lambda peak: peak.rows)
+        if rows > in_order[-1].rows:
+            return self.line.at(rows) * (1 + max(PREDICTED_MORE, 2 * self.line.error))
+        pairs = [*itertools.pairwise(in_order)] or [(in_order[0], in_order[0])]
+        small, large = next(pair for pair in pairs if rows <= pair[1].rows)
+        share = (rows - small.rows) / max(1, large.rows - small.rows)
+        less, more = (max(each.size_bytes, each.building_bytes) for each in (small, large))
+        return (less + share * (more - less)) * (1 + PREDICTED_SPREAD)
 
     def remedies(self) -> Iterator[tuple[str, str]]:
         """What would make it fit: a word for it, and how much of it."""
@@ -116,7 +140,9 @@ class Fit:
         if most >= rows:
             return
         if not most:
-            if self.line.fixed_bytes * (1 - MEASURED_SPREAD) > (self.memory_bytes or 0):
+            if min(each.building_bytes for each in self.peaks) * (1 - MEASURED_SPREAD) > (self.memory_bytes or 0):
+                yield "a pipeline", "to build the model alone takes more than one device has"
+            elif self.line.fixed_bytes * (1 - MEASURED_SPREAD) > (self.memory_bytes or 0):
                 yield "a pipeline", "not one row fits: weights, slots and gradients alone are too large for one device"
             return
         yield "batch", f"at most {most:,} rows a device"

@@ -13,7 +13,9 @@ from harness.advice.built import ACCEPTED, Built
 from harness.advice.script import Facts, Source
 from harness.errors import InvalidTarget
 from harness.judgement.diagnosis.observed import observe
+from harness.judgement.tolerance import coarsest_epsilon
 from harness.lazy import tf
+from harness.plural import plural
 
 
 @dataclass(frozen=True)
@@ -38,12 +40,12 @@ _NOISE = ("rate", "dropout", "recurrent_dropout", "stddev")
 STEPS = {"training": "a training step", "forward": "a forward pass", "function": "a call of the function"}
 
 
-def example_of(built: Built) -> Example:
-    """Take what ``build`` returned."""
+def example_of(built: Built, rows: int | None = None) -> Example:
+    """Take what ``build`` returned. A model that has to be called to be built is called with ``rows``, or with all."""
     if built.model is not None:
         arrays, unbuilt = (built.x, built.y), not built.model.built
         if unbuilt:
-            built.model(built.x)
+            built.model(tf.nest.map_structure(lambda each: each[:rows] if _is_dense(each) else each, built.x))
         variables = tuple(built.model.variables)
         return Example((built.model, *arrays), built.model, arrays, variables, _rows(arrays[:1]), unbuilt)
     inputs, variables = tuple(built.inputs), tuple(built.variables)
@@ -58,6 +60,9 @@ def _rows(arrays: Sequence[Any]) -> int | None:
 def facts_of(example: Example, source: Source, spec: str, batch: int | None) -> Facts:
     """Collect what the scripts need. Raise InvalidTarget for a model that no script here can train."""
     rows = example.rows if batch is None else batch
+    if batch is not None and (others := [each for each in tf.nest.flatten(example.arrays) if not _is_dense(each)]):
+        wrong = f"returned a {type(others[0]).__name__}, of which no batch of {plural(batch, 'row')} can be made"
+        raise InvalidTarget(source.name, wrong, ACCEPTED)
     facts = Facts(source, spec, "function", rows, batch=batch)
     model = example.model
     facts = replace(facts, unbuilt=example.unbuilt)
@@ -66,7 +71,7 @@ def facts_of(example: Example, source: Source, spec: str, batch: int | None) -> 
     loss = getattr(model, "loss", None)
     if not getattr(model, "compiled", False) or loss is None:
         return replace(facts, step="forward")
-    if wrong := _untrainable(model, loss):
+    if wrong := _untrainable(example, loss):
         raise InvalidTarget(source.name, wrong, ACCEPTED)
     is_loss = isinstance(loss, tf.keras.losses.Loss)
     optimizer = model.optimizer
@@ -82,7 +87,15 @@ def facts_of(example: Example, source: Source, spec: str, batch: int | None) -> 
     )
 
 
-def _untrainable(model: Any, loss: Any) -> str:
+def _is_dense(array: Any) -> bool:
+    """Whether it is an array of one shape, and not ragged or sparse; or ``None``."""
+    return array is None or hasattr(array, "__array__")
+
+
+def _untrainable(example: Example, loss: Any) -> str:
+    model = example.model
+    if example.arrays[1] is None:
+        return "the model is compiled with a loss, but y is None"
     if type(model).train_step is not tf.keras.Model.train_step:
         return "the model has a train_step of its own; return (fn, inputs, variables), where fn is the step"
     if not isinstance(loss, (str, tf.keras.losses.Loss)) and not callable(loss):
@@ -130,3 +143,11 @@ def draws(run: Callable[[], Any]) -> str:
         return ""
     kind, layer, place = next(iter(one.random))
     return f"layer {layer}" if layer else f"{kind} ({place})" if place else kind
+
+
+def coarsest_of(step: Any, arguments: Sequence[Any]) -> float:
+    """The epsilon of the coarsest dtype that a ``tf.function`` computes in; of mixed precision that of 16 bits."""
+    graph = step.get_concrete_function(*arguments).graph.as_graph_def()
+    nodes = [*graph.node, *(node for function in graph.library.function for node in function.node_def)]
+    numbers = {node.attr["T"].type for node in nodes} - {0}
+    return coarsest_epsilon(tf.dtypes.as_dtype(number).name for number in numbers)

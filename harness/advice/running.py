@@ -47,8 +47,10 @@ class Running:
             warm_up(traces, self.step)
         return self
 
-    def moved_by_a_step(self) -> list[Any]:
-        """How far a step moves each weight of a Keras model, in float64."""
+    def effect_of_a_step(self, *, training: bool) -> list[Any]:
+        """How far a training step moves each weight of a Keras model, or what a forward pass returns; in float64."""
+        if not training:
+            return [np.asarray(each, np.float64) for each in tf.nest.flatten(self.step())]
         models = self.names.get("stages") or [self.names["model"]]
         weights = [weight for model in models for weight in model.weights]
         before = [np.asarray(each.numpy(), np.float64) for each in weights]
@@ -110,3 +112,14 @@ def peaks_of(run: Callable[[], object], devices: Devices) -> tuple[DeviceMemory,
     peaks = {name: int(tf.config.experimental.get_memory_info(name)["peak"]) for name in before}
     del held
     return tuple(DeviceMemory(name, peak - before[name], _SOURCE) for name, peak in peaks.items())
+
+
+def by_name(step: Callable[..., Any]) -> Callable[..., Any]:
+    """The step as a function of arguments that are given by name."""
+
+    def called(**inputs: Any) -> Any:
+        return step(*inputs.values())
+
+    # AutoGraph passes this function by and converts the step.
+    called.autograph_info__ = None  # type: ignore[attr-defined]
+    return called

@@ -257,8 +257,12 @@ def _built(facts: Facts, scope: str, device: str, *, build_optimizer: bool = Tru
     if facts.step == "function":
         names, arrays = ("fn, inputs, variables" if facts.with_variables else "fn, inputs"), "inputs"
     else:
-        names, arrays = "model, x, y", "x, y"
+        names, arrays = "model, x, y", "x, y" if facts.step == "training" else "x"
     lines = [f"{names} = build()"]
+    if facts.batch is not None:
+        resized = f"lambda each: np.resize(each, ({facts.batch}, *each.shape[1:]))"
+        given = f"({arrays})" if ", " in arrays else arrays
+        lines.append(f"{arrays} = tf.nest.map_structure({resized}, {given})")
     if facts.unbuilt:
         lines.append("model(x)")
     if facts.step == "training" and build_optimizer:
@@ -266,12 +270,7 @@ def _built(facts: Facts, scope: str, device: str, *, build_optimizer: bool = Tru
     head = {"strategy": "with strategy.scope():", "host": "with tf.device(devices.host):"}.get(
         scope, f"device = {device}\nwith tf.device(device):"
     )
-    text = f"{head}\n{indent(chr(10).join(lines), '    ')}"
-    if facts.batch is not None:
-        resized = f"lambda each: np.resize(each, ({facts.batch}, *each.shape[1:]))"
-        given = "inputs" if arrays == "inputs" else f"({arrays})"
-        text += f"\n{arrays} = tf.nest.map_structure({resized}, {given})"
-    return text
+    return f"{head}\n{indent(chr(10).join(lines), '    ')}"
 
 
 def _script(facts: Facts, body: Sequence[str], call: str, reduction: str = "") -> Script:

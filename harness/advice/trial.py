@@ -14,21 +14,21 @@ import numpy as np
 
 from harness.advice.choice import judge, with_fit
 from harness.advice.layers import cut_by_time
-from harness.advice.program import STEPS, Example, draws, turn_off_noise, without_noise
+from harness.advice.program import STEPS, Example, coarsest_of, draws, turn_off_noise, without_noise
 from harness.advice.record import BASELINE, CPU, Way
-from harness.advice.running import Running, copied_by, peaks_of, start
+from harness.advice.running import Running, by_name, copied_by, peaks_of, start
 from harness.advice.script import Facts, Script, lines_to_change, mirrored, on_one_device, pipeline
 from harness.devices.device import Devices
 from harness.distribute.one_process import examine
 from harness.distribute.single_device import Experiment
 from harness.distribute.training import Data, Training
 from harness.errors import OutputsDiffer
-from harness.judgement.state import distinct
+from harness.judgement.state import distinct, plain
 from harness.judgement.verification import Verification
 from harness.judgement.verify import verify
 from harness.lazy import tf
 from harness.plural import plural
-from harness.runner.users_error import one_line
+from harness.runner.users_error import message_lines, one_line
 from harness.speed.estimate import paired_speedup
 from harness.speed.label import kind_of, speed_label
 from harness.speed.measure import measure_pairs
@@ -49,7 +49,7 @@ _REACH, _VARIANTS_S = 1.5, 110.0
 _FIRST = 0.25
 #: Steps under a strategy that are compared with one device.
 _STEPS = 2
-#: Accepted difference between the steps of all weights, relative to their size.
+#: Accepted difference between the steps of all weights, relative to their size; more where layers compute coarsely.
 _STEP_ERROR = 0.02
 #: The same of rounding: some hundred units in the last place of float32.
 _ROUNDING = 3e-5
@@ -80,6 +80,8 @@ class Trial:
     _cut: tuple[int, ...] = ()
     _began: float = field(default_factory=time.monotonic)
     _best: float = 1.0
+    #: How far outputs may differ, relative to their size, when a way is timed.
+    _tolerance: float = field(init=False)
     #: Whether one device is too small, so that only what surely fits counts.
     _too_large: bool = False
 
@@ -110,6 +112,7 @@ class Trial:
         with without_noise(self.example.model) as self.noisy:
             self.drawing = draws(self.one.step)
         self.reset()
+        self._tolerance = float(np.sqrt(coarsest_of(self.one.names["step"], self._arguments())))
         where = (self.devices[0].parsed.short,)
         way = Way(BASELINE, where, "baseline", memory=memory, lines=0, code=self.one.script.text)
         way = self._alone(way)
@@ -198,7 +201,8 @@ class Trial:
                 return way
             return self._noted(self._timed(way, script))
         except OutputsDiffer as error:
-            return replace(way, judgement="wrong", reason=str(error))
+            # The way is right; what is timed is built anew, perhaps with other random numbers.
+            return replace(way, judgement="not comparable", reason=f"{way.reason}; but when it was timed: {error}")
         except Exception as error:  # noqa: BLE001 - the user's code may raise anything
             return replace(way, judgement="not comparable", reason=f"raises {one_line(error)}")
         finally:
@@ -220,8 +224,8 @@ class Trial:
                 for name, each in ((BASELINE, self.one.script), (way.name, shared or script))
             )
             verification = verify(
-                _by_name(other.names["step"]),
-                _by_name(one.names["step"]),
+                by_name(other.names["step"]),
+                by_name(one.names["step"]),
                 {f"input_{index}": each for index, each in enumerate(self._arguments())},
                 devices=devices[:1] if way.name == CPU else devices,
                 variables=[variable for variable, _ in self._initial],
@@ -249,7 +253,9 @@ class Trial:
             return replace(way, reason="MirroredStrategy needs devices of one process"), script
         x, y = self._arguments()
         if len(tf.nest.flatten((x, y))) > 2:
-            return replace(way, reason="the model has several inputs"), script
+            return replace(way, reason="the model has several inputs or outputs"), script
+        if not self.example.model.trainable_variables:
+            return replace(way, reason="the model has no variables to train"), script
         experiment = Experiment(training, "build", Data.of((x, y), len(x)), _STEPS, ("custom",))
         return self._judged(way, examine("mirrored", self.devices, experiment, reduction)), script
 
@@ -257,7 +263,7 @@ class Trial:
         try:
             cut = self._cut = self._cut or self._cut_by_time()
         except ValueError as error:
-            return replace(way, reason=str(error)), self.one.script
+            return replace(way, reason=message_lines(error)[0]), self.one.script
         finally:
             self.reset()
         devices = self.devices[: len(cut) - 1]
@@ -295,7 +301,8 @@ class Trial:
                 budget_s=self.budget_s * share,
                 half_width=_HALF_WIDTH,
                 confidence=_CONFIDENCE,
-                compared=bool(self.noisy or single_ns),
+                compared=True,
+                tolerance=self._tolerance,
             ).samples
             single_ns, parallel_ns = single_ns + samples.single_ns, parallel_ns + samples.parallel_ns
             speedup = paired_speedup(single_ns, parallel_ns, _CONFIDENCE)
@@ -327,40 +334,50 @@ class Trial:
         return replace(way, judgement="not comparable", reason=reason)
 
     def _differs(self, way: Way, script: Script) -> str:
-        """Say how a step of the script moves the weights otherwise than on one device; empty where it does not.
+        """Say how the effect of a step differs from that on one device; empty where it does not.
 
         What was verified of these two ways is another script, with the weights of the model on one device.
         """
-        if self.facts.step != "training" or not way.name.startswith((MIRRORED, PIPELINE)):
+        if self.facts.step == "function" or not way.name.startswith((MIRRORED, PIPELINE)):
             return ""
         error = self._step_error(way, script)
-        if error <= _STEP_ERROR or np.isnan(error):
+        if error <= max(_STEP_ERROR, self._tolerance) or np.isnan(error):
             return ""
-        return f"the step of the weights differs from that on one device by {error:.1%} of its size"
+        what = "the step of the weights differs" if self.facts.step == "training" else "the result differs"
+        return f"{what} from that on one device by {error:.1%} of its size"
 
     def _step_error(self, way: Way, script: Script) -> float:
-        """How far a step moves the weights otherwise than on one device, relative to the step.
+        """How far a step moves the weights otherwise than on one device, relative to the step; or so of the results.
 
         The steps of all weights are compared together: the optimizer may make large steps of gradients that are nothing
         but rounding.
         """
+        training = self.facts.step == "training"
         self.reset()
         with without_noise(self.example.model):
-            one = start(BASELINE, self.one.script, self.devices, lambda: self.example.parts).moved_by_a_step()
+            one = start(BASELINE, self.one.script, self.devices, lambda: self.example.parts)
+            effect = one.effect_of_a_step(training=training)
         self.reset()
-        other = start(way.name, script, self.devices, lambda: self._fresh(noise=False)).moved_by_a_step()
-        size = float(np.sqrt(sum(np.sum(each**2) for each in one)))
-        error = float(np.sqrt(sum(np.sum((a - b) ** 2) for a, b in zip(one, other, strict=True))))
+        other = start(way.name, script, self.devices, lambda: self._fresh(noise=False))
+        found = other.effect_of_a_step(training=training)
+        size = float(np.sqrt(sum(np.sum(each**2) for each in effect)))
+        error = float(np.sqrt(sum(np.sum((a - b) ** 2) for a, b in zip(effect, found, strict=True))))
         return error / size if size else error
 
     def _fresh(self, *, noise: bool = True) -> tuple[Any, ...]:
-        """The program once more, with variables of its own and the same weights."""
-        made = self.build()
+        """The program once more, with variables of its own and the same values; without ``noise`` on the same batch."""
+        made, values = self.build(), {id(plain(variable)): value for variable, value in self._initial}
+        if made.rows != self.example.rows:
+            raise ValueError(f"build returned {made.rows} rows now, and {self.example.rows} before")
         if made.model is not None:
             made.model.set_weights(self._weights)
-        if not noise:
-            turn_off_noise(made.model)
-        return made.parts
+        else:
+            for variable, old in zip(made.variables, self.example.variables, strict=True):
+                variable.assign(values[id(plain(old))])
+        if noise:
+            return made.parts
+        turn_off_noise(made.model)
+        return (made.model, *self.example.arrays)
 
     def _arguments(self) -> tuple[Any, ...]:
         """The arguments of a step on one device."""
@@ -377,12 +394,3 @@ class Trial:
             return distinct([*model.variables, *optimizer])
         traced = self.one.names["step"].get_concrete_function(*self._arguments())
         return distinct([*self.example.variables, *traced.graph.variables])
-
-
-def _by_name(step: Callable[..., Any]) -> Callable[..., Any]:
-    def called(**inputs: Any) -> Any:
-        return step(*inputs.values())
-
-    # AutoGraph passes this function by and converts the step.
-    called.autograph_info__ = None  # type: ignore[attr-defined]
-    return called

@@ -61,8 +61,9 @@ def fit(
         most = None if memory is None else parse_size(memory)
         found = Target.parse(target, ACCEPTED)
         files = WorkerFiles.create(DEFAULT_REPORT / "logs", "fit")
+        free_mib = _free_mib()
         arguments: dict[str, object] = {
-            "spec": f"softgpu:1x{_free_mib()}",
+            "spec": f"softgpu:1x{free_mib}",
             "file": str(found.path),
             "function": found.function,
             "batch": batch,
@@ -86,6 +87,8 @@ def fit(
         try:
             with contextlib.closing(messages(Job("harness.advice.fit_process:run", arguments), files)) as news:
                 for message in news:
+                    if "too_large" in message:
+                        raise typer.Exit(_too_large(free_mib << 20, most))
                     result = _with(result, message)
         except Ended:
             answer()
@@ -96,16 +99,33 @@ def fit(
 def _with(fit: Fit, message: dict[str, Any]) -> Fit:
     """The same with what the worker process sends, whose peaks are shown as they come."""
     from harness.advice.peaks import Peak
+    from harness.plural import plural
+    from harness.speed.memory.sizes import size_text
 
     if "about" in message:
         return replace(fit, **message["about"])
+    if "failed" in message:
+        say(f"{plural(message['failed']['rows'], 'row')}: not measured: {message['failed']['why']}")
     if "peak" not in message:
         return fit
     held = message["peak"].pop("held_bytes")
     peak = Peak(**message["peak"])
-    say(f"{peak.rows:,} rows: {peak.size_bytes / 2**20:,.4g} MiB")
+    say(f"{plural(peak.rows, 'row')}: {size_text(peak.size_bytes)}")
     measured = peak.rows == fit.rows_of_a_device
     return replace(fit, peaks=(*fit.peaks, peak), held_bytes=held, measured=measured)
+
+
+def _too_large(free_bytes: int, most: int | None) -> ExitCode:
+    """Say that the program could not even be built here: it fits into no device that is smaller for certain."""
+    from harness.advice.peaks import MEASURED_SPREAD
+    from harness.speed.memory.sizes import size_text
+
+    what = f"to build it takes more than the {size_text(free_bytes)} that this machine has for a software GPU"
+    if most is None or most * (1 + MEASURED_SPREAD) > free_bytes:
+        say(f"UNKNOWN: {what}")
+        return ExitCode.UNKNOWN
+    say(f"FAIL: does not fit: the device has {size_text(most)}, and {what}")
+    return ExitCode.FAILURE
 
 
 def _free_mib() -> int:

@@ -50,6 +50,8 @@ _PROFILE_FORMS = (
 
 #: What other programs call the first device, such as ``cuda:0``.
 _FIRST_DEVICE = re.compile(r"(?P<kind>cpu|gpu):(?P<number>0)")
+#: Several of them, such as ``gpu:0,1`` and ``gpu:0,gpu:1``.
+_DEVICES = re.compile(r"(?:/?(?P<kind>cpu|gpu):)?[0-9]+(?:, ?(?:/?(?:cpu|gpu):)?[0-9]+)+")
 
 
 def spec_forms(*, in_profile: bool = False) -> tuple[Form, ...]:
@@ -103,6 +105,11 @@ def _hint(text: str) -> str:
         return "it is empty"
     plain = text.strip().lower()
     meant = _ALIASES.sub(lambda name: _KINDS_BY_ALIAS[name[1]], plain)
+    if name := _DEVICES.fullmatch(meant):
+        kind, count = name["kind"] or "gpu", meant.count(",") + 1
+        others = "; CUDA_VISIBLE_DEVICES chooses others" if kind == "gpu" else ""
+        first = f"{kind}:{count} takes the first {count} {kind.upper()}s"
+        return f"this names devices, and a spec says how many; {first}{others}"
     if name := _DEVICE_NAME.fullmatch(text) or _FIRST_DEVICE.fullmatch(meant):
         kind, number = name["kind"].lower(), int(name["number"])
         others = "" if number == 0 else f", {kind}:{number + 1} the first {number + 1}"

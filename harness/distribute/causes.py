@@ -32,8 +32,7 @@ def find_causes(case: Case, rerun: Rerun | None, replay: Replay | None = None) -
 
 
 def _causes(case: Case, rerun: Rerun | None, replay: Replay | None) -> list[Finding]:
-    found = [*(_computed(replay.metrics, case) if replay is not None else ()), *_from_sums(case)]
-    if found:
+    if found := [*_from_sums(case)] or (_computed(replay.metrics, case) if replay is not None else []):
         return found
     if rerun is not None and (suspects := dict(_suspects(case))):
         steps = case.compared.first_step + 1

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from harness.distribute.history import Recorder
-from harness.distribute.session import Session, Watch, named_variables, number
+from harness.distribute.session import Session, Watch, named_variables, number, results_of
 from harness.distribute.training import Data, not_tuned, row_digests
 from harness.lazy import tf
 
@@ -52,9 +52,8 @@ class CustomLoop(Session):
             for name, gradient in zip(self.trainable_names, gradients or (), strict=False):
                 if gradient is not None:
                     recorder.add("gradient", name, self._summed(gradient))
-            # A result may be the metric's variable itself.
-            metrics = {str(metric.name): float(number(metric.result())) for metric in self.training.metrics}
-            self.record(recorder, float(self._summed(loss)), metrics)
+            results = [results_of(metric) for metric in self.training.metrics]
+            self.record(recorder, float(self._summed(loss)), {name: each[name] for each in results for name in each})
 
     @property
     def trainable_names(self) -> list[str]:
@@ -118,9 +117,9 @@ class KerasFit(Session):
         session = self
 
         class Record(tf.keras.callbacks.Callback):  # type: ignore[misc]
-            def on_train_batch_end(self, batch: int, logs: dict[str, float] | None = None) -> None:  # noqa: ARG002
-                logs = {name: float(number(value)) for name, value in (logs or {}).items()}
-                session.record(recorder, logs.pop("loss", math.nan), logs)
+            def on_train_batch_end(self, batch: int, logs: dict[str, Any] | None = None) -> None:  # noqa: ARG002
+                results = {"loss": math.nan, **(logs or {})}
+                session.record(recorder, float(number(results.pop("loss"))), results)
                 if len(recorder.iterations) == steps:
                     self.model.stop_training = True
 

@@ -18,7 +18,7 @@ from harness.distribute.compare import Compared
 from harness.distribute.facts import Facts
 from harness.distribute.history import Array, History
 from harness.distribute.loops import CustomLoop, share_of_loss
-from harness.distribute.session import optimizer_slots
+from harness.distribute.session import number, optimizer_slots, results_of
 from harness.distribute.single_device import Experiment, make_session
 from harness.distribute.training import Data, row_digests
 from harness.judgement.diagnosis.diagnose import diagnose
@@ -52,7 +52,7 @@ class Replay:
 
     def step(self, case: Case) -> Iterator[Finding]:
         """Name the cause of the first step that differs, if one of ``verify``'s gives its numbers."""
-        if case.found.loop != CustomLoop.loop or case.found.replicas < 2:
+        if case.found.replicas < 2:
             return
         question = self._question(case)
         cause = diagnose(question, lambda rule: rule.by == "results") if question.wrong else None
@@ -102,6 +102,8 @@ class Replay:
             found = case.found.values[key[0]].get(key[1])
             if found is None or len(found) <= at or found[at].size != expected.size:
                 return
+            if key[0] == "loss" and case.found.loop != CustomLoop.loop:
+                found = _of_steps(found, case.data)
             value = found[at].reshape(expected.shape).astype(expected.dtype)
             off = np.full(expected.shape, wrong.get(key, 0.0) / 16.0)
             question.leaves.append(
@@ -125,14 +127,14 @@ class Replay:
         if not differences or {each.quantity for each in differences} > reported or case.found.replicas < 2:
             return
         session = self._session()
-        by_name = {str(metric.name): metric for metric in session.training.metrics}
+        by_name = {name: metric for metric in session.training.metrics for name in results_of(metric)}
         groups: dict[tuple[str, str], list[str]] = {}
         for each in differences:
             of_loss = each.quantity == "loss"
             metric = tf.keras.metrics.Mean(name="loss") if of_loss else by_name.get(each.name)
             if metric is None:
                 continue
-            told = self._combined(case, session, metric, case.found.values[each.quantity][each.name])
+            told = self._combined(case, session, metric, each.name, case.found.values[each.quantity][each.name])
             if told is not None:
                 groups.setdefault(told, []).append(each.name)
         for (why, remedy), names in groups.items():
@@ -145,29 +147,33 @@ class Replay:
                 f"{why}: the training is correct, but the reported numbers are not{f'; {remedy}' if remedy else ''}",
             )
 
-    def _combined(self, case: Case, session: CustomLoop, metric: Any, found: Array) -> tuple[str, str] | None:
+    def _combined(
+        self, case: Case, session: CustomLoop, metric: Any, name: str, found: Array
+    ) -> tuple[str, str] | None:
         """How the replicas' states of a metric are combined so that its results are those found, and a remedy."""
         count, of_results = case.found.replicas, case.found.loop != CustomLoop.loop
         ways = [_Way("mean", kept_apart=True, of_results=True)] if of_results else []
-        names = ("sum", "mean", *map(str, range(count)))
-        ways += [_Way(name, kept_apart, of_results=False) for kept_apart in (True, False) for name in names]
+        joins = ("sum", "mean", *map(str, range(count)))
+        ways += [_Way(join, kept_apart, of_results=False) for kept_apart in (True, False) for join in joins]
         for way in ways:
-            results, off = self._results(case, session, metric, way)
-            if len(results) == len(found) and np.allclose(results, found[:, 0], rtol=1e-5, atol=1e-7):
-                return _told(way, str(metric.name), off)
+            results, off = self._results(case, session, metric, name, way)
+            if len(results) == len(found) and np.allclose(results, found, rtol=1e-5, atol=1e-7):
+                return _told(way, name, off)
         return None
 
-    def _results(self, case: Case, session: CustomLoop, metric: Any, way: _Way) -> tuple[list[float], list[str]]:
-        """The metric's results if its replicas are joined so, and the variables that then differ."""
+    def _results(
+        self, case: Case, session: CustomLoop, metric: Any, result_name: str, way: _Way
+    ) -> tuple[list[Array], list[str]]:
+        """The metric's results of one name if its replicas are joined so, and the variables that then differ."""
         metric.reset_state()
         new = [_number(variable) for variable in metric.variables]
         states, whole = [new] * case.found.replicas, new
-        results: list[float] = []
+        results: list[Array] = []
         off: dict[str, None] = {}
 
-        def result(state: Sequence[Any]) -> float:
+        def result(state: Sequence[Any]) -> Array:
             _put(metric.variables, state)
-            return float(tf.convert_to_tensor(metric.result()))
+            return np.asarray(number(results_of(metric)[result_name]), np.float64).reshape(-1)
 
         for at in range(len(case.found.iterations)):
             parts = [self._part(case, at, rows) for rows in self._rows(case, at)]
@@ -190,8 +196,8 @@ class Replay:
     ) -> list[Any]:
         """The metric's state after it has seen these rows with the weights of a step."""
         weights = case.single.values["weight"]
-        for number, (name, variable) in enumerate(session.weights.items()):
-            value = weights[name][at - 1].reshape(variable.shape) if at else self.initial[number]
+        for index, (name, variable) in enumerate(session.weights.items()):
+            value = weights[name][at - 1].reshape(variable.shape) if at else self.initial[index]
             variable.assign(value)
         _put(metric.variables, state)
         if not len(x):
@@ -245,6 +251,12 @@ class _Step:
         known = [(index, gradient) for index, gradient in enumerate(gradients or ()) if gradient is not None]
         self.gradients = [index for index, _ in known]
         return loss, [tf.convert_to_tensor(gradient) for _, gradient in known]
+
+
+def _of_steps(means: Array, data: Data) -> Array:
+    """The loss of each step, of the means over the rows of all steps so far that ``fit`` reports."""
+    rows = np.array([[data.rows(step)] for step in range(len(means))], np.float64)
+    return np.diff(means * np.cumsum(rows, axis=0), axis=0, prepend=0.0) / rows
 
 
 def _of_replicas(text: str) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, TypeAlias
 
@@ -57,10 +57,13 @@ class Session(ABC):
                 )
             if not self.model.built:
                 self.model(data.x[:1])
-            metrics = self.training.metrics
-            if not all(isinstance(metric, tf.keras.metrics.Metric) for metric in metrics):
-                metrics = make_metrics(metrics, data.y, self.model(data.x[:1]))
-                self.training = replace(self.training, metrics=metrics)
+            if self.training.metrics:
+                predicted = self.model(data.x[:1])
+                self.training = replace(self.training, metrics=make_metrics(self.training.metrics, data.y, predicted))
+                # Keras's metrics that make variables when they are first updated make them now, as in Keras's fit.
+                with tf.keras.StatelessScope():
+                    for metric in (each for each in self.training.metrics if not getattr(each, "_built", True)):
+                        metric.update_state(data.y[:1], predicted)
             for change in changes:
                 self.training = change(self.training)
             self.set_up()
@@ -132,11 +135,11 @@ class Session(ABC):
         }
         return recorder.history(self.loop, replicas, devices, variable_devices=places)
 
-    def record(self, recorder: Recorder, loss: float, metrics: dict[str, float]) -> None:
-        """Record the state after a step."""
+    def record(self, recorder: Recorder, loss: float, metrics: Mapping[str, Any]) -> None:
+        """Record the state after a step. The result of a metric may be an array, or the metric's variable itself."""
         recorder.add("loss", "loss", loss)
         for name, value in metrics.items():
-            recorder.add("metric", name, value)
+            recorder.add("metric", name, number(value))
         self._record_variables(recorder, "weight", self.weights)
         self._record_variables(recorder, "slot", optimizer_slots(self.optimizer))
         recorder.rates.append(float(number(self.optimizer.learning_rate)))
@@ -198,6 +201,12 @@ def read(variable: Any) -> Any:
     """The value of a Keras variable, read outside of all replicas."""
     value = variable.value
     return (value.read_value() if hasattr(value, "read_value") else value).numpy()
+
+
+def results_of(metric: Any) -> Mapping[str, Any]:
+    """The results of a Keras metric by their names: its own, or those that it gives them itself."""
+    result = metric.result()
+    return result if isinstance(result, Mapping) else {str(metric.name): result}
 
 
 def number(value: Any) -> Any:

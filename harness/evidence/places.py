@@ -32,6 +32,7 @@ _ROOMS = (
     "script",
     "speed",
     "advice",
+    "distribute",
 )
 _STANDARD = sysconfig.get_paths()["stdlib"]
 _HARNESS = Path(__file__).parents[1]

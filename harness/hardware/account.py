@@ -29,8 +29,9 @@ def on_machine(context: CheckContext, body: Callable[[Machine, Account], str]) -
     machine = cast("Machine | None", context.machine)
     if machine is None:
         return unknown("no machine was given, so no hardware was exercised", "run this check with `harness validate`")
-    if not machine.cards and not machine.present and nvml_code() is None:
-        return unknown(context.devices.reason or "no devices", "select devices with --devices, such as cpu:2")
+    nothing = not machine.cards and not machine.present
+    if nothing and nvml_code() is None:
+        return _without_devices(context)
     account = Account(machine)
     passed = ""
     on: Machine | None = machine
@@ -38,7 +39,13 @@ def on_machine(context: CheckContext, body: Callable[[Machine, Account], str]) -
         on, passed = _attempt(on, account, body)
         if account.cut_short:
             gc.collect()  # what was held would be missing from what follows
+    if nothing and not account.findings:
+        return _without_devices(context)
     return account.result_of_cards(passed)
+
+
+def _without_devices(context: CheckContext) -> CheckResult:
+    return unknown(context.devices.reason or "no devices", "select devices with --devices, such as cpu:2")
 
 
 def _attempt(machine: Machine, account: Account, body: Callable[[Machine, Account], str]) -> tuple[Machine | None, str]:

@@ -57,10 +57,12 @@ def _is_of_a_server(shards: Shards, op: Op, own: Set[DeviceName]) -> bool:
     part, place, family = shards.part(op), shards.place(op), shards.family
     here = {each.name: each for each in shards.optimized if (shards.part(each), shards.place(each)) == (part, place)}
     makers, followers = shards.wiring.makers, shards.wiring.followers
-    before = reached([op], lambda each: [maker for maker in makers(each) if maker.name in here])
+    before = [*reached([op], lambda each: [maker for maker in makers(each) if maker.name in here])]
     given = [maker for each in before for maker in makers(each) if family.get(maker.name) == part]
     given = [maker for maker in given if maker.name not in here and shards.place(maker) in own]
-    after = reached([op], lambda each: [reader for reader in followers(each) if reader.name in here])
+    after = [*reached([op], lambda each: [reader for reader in followers(each) if reader.name in here])]
     readers = [reader for each in after for reader in followers(each) if family.get(reader.name) == part]
     kept = not any(shards.place(reader) in own for reader in readers) and not any(map(has_weights, here.values()))
-    return place == shards.host and kept and bool(given) and all(maker.type in _UPDATED for maker in given)
+    beside = reached(before + after, lambda each: [maker for maker in makers(each) if maker.name not in family])
+    lent = any(each.role == "variable" and each.device in own for each in beside)  # what the part's device keeps itself
+    return place == shards.host and kept and not lent and bool(given) and all(each.type in _UPDATED for each in given)

@@ -34,8 +34,8 @@ _ALL_PARTS = (
     "of its own"
 )
 _OF_ONE_INPUT = (
-    "layers ran on all parts of one input on one device, where the parts of another one are shared out; run each part "
-    "in the scope of a device of its own"
+    "the work on all parts of one input ran on one device, where the parts of another one are shared out; run each "
+    "part in the scope of a device of its own"
 )
 _AFTER = (
     "most of the work is layers that ran on the joined results of all shards, on one device and outside of the device "
@@ -116,8 +116,10 @@ def _after_the_join(account: Account, shared: Sequence[Cut], least: float) -> li
     In the scope of a device they may be a stage.
     """
     for cut in (cut for cut in shared if _is_given(cut) and _are_rows(account, cut)):
-        of_several = [op for op in account.work if cut.family.get(op.name) == SEVERAL and account.has_own_weights(op)]
-        ops = [op for op in of_several if op.requested is None]
+        ops = [op for op in account.work if cut.family.get(op.name) == SEVERAL and op.requested is None]
+        layers = [op for op in ops if account.has_own_weights(op)]
+        made = {_shape(account, op) for op in layers}
+        ops = [op for op in ops if op in layers or _shape(account, op) in made]  # their activations
         one = len({account.places[op.name] for op in ops}) == 1
         if one and sum(map(account.weight, ops)) > least and account.places[ops[0].name] in account.devices:
             return ops
@@ -137,21 +139,30 @@ def _on_all_parts(account: Account, number: int, least: float) -> list[Op]:
 
 
 def _on_all_of_one_input(account: Account, number: int, shared: Sequence[Cut], total: float) -> list[Op]:
-    """The work that scopes put on one device on all parts of an argument, where another one's layers are shared out."""
+    """The work on all parts of an argument on one device, where the layers of another argument are shared out.
+
+    In no scope it may prepare the parts, or be a metric, unless it is most of all work; with layers, it may be another
+    batch in chunks.
+    """
     layers = {op.name for op in account.work if account.has_own_weights(op)}
     if not any(not layers.isdisjoint(name for name, part in cut.family.items() if part != SEVERAL) for cut in shared):
         return []
     for cut, ops in _on_one_device(account, number, _SENT * total * number / (number - 1)):
         if _is_given(cut) and all(op.requested is not None for op in ops):
             return ops
+    for cut, ops in _on_one_device(account, number, _MOST * total, layers=False):
+        if _is_given(cut) and all(op.requested is None and op.name not in layers for op in ops):
+            return ops
     return []
 
 
-def _on_one_device(account: Account, number: int, least: float) -> Iterator[tuple[Cut, list[Op]]]:
-    """Cuts into ``number`` parts, and the work on these: more than ``least``, with layers, and all on one device."""
+def _on_one_device(
+    account: Account, number: int, least: float, *, layers: bool = True
+) -> Iterator[tuple[Cut, list[Op]]]:
+    """Cuts into ``number`` parts, and the work on these: more than ``least``, on one device, and with ``layers``."""
     for cut in account.cuts:
         ops = [op for op in account.work if cut.family.get(op.name, SEVERAL) != SEVERAL]
-        parts = {cut.family[op.name] for op in ops if account.has_own_weights(op)}
+        parts = {cut.family[op.name] for op in ops if not layers or account.has_own_weights(op)}
         one = len({account.places[op.name] for op in ops}) == 1
         if len(parts) == number and one and sum(map(account.weight, ops)) > least:
             yield cut, ops
@@ -205,5 +216,11 @@ def _rows_of(account: Account, shared: Sequence[Cut]) -> int:
 
 
 def _rows(account: Account, op: Op) -> int:
-    shape = next(iter(account.trace.shapes.get(op.name) or ()), None)
+    shape = _shape(account, op)
     return (shape[0] or 0) if shape else 0
+
+
+def _shape(account: Account, op: Op) -> tuple[int | None, ...] | None:
+    """The shape of what an op makes, if it is known."""
+    shape = next(iter(account.trace.shapes.get(op.name) or ()), None)
+    return None if shape is None else tuple(shape)

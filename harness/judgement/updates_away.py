@@ -97,7 +97,7 @@ class Updates:
 
     def _is_made_of(self, home: DeviceName, ops: list[Op]) -> bool:
         """Whether work reads what a device has computed, and nothing that yet another device has."""
-        makers = (maker for op in ops for maker in self.wiring.makers(op) if computes(maker))
+        makers = (maker for op in ops for maker in self.wiring.makers(op) if _is_made(maker))
         places = {maker.device for maker in makers}
         return home in places and places - {op.device for op in ops} <= {home}
 
@@ -147,7 +147,7 @@ class Updates:
                     found[op.name].update(map(self.belongings.homes.get, variables))
                 elif maker.name in found and maker.device in (op.device, None):
                     found[op.name] |= found[maker.name]
-                elif computes(maker):
+                elif _is_made(maker):
                     found[op.name].add(maker.device)
         return found
 
@@ -188,3 +188,8 @@ class Updates:
         made = [each for each in self.wiring.before(op) if each.name in self.belongings.leads_to_updates]
         of_variables = [each for each in made if each.role == "forward" and not self.account.depends(each)]
         return [*of_variables, *(each for each in self.wiring.before(op) if each.name in self.account.optimizer)]
+
+
+def _is_made(op: Op) -> bool:
+    """Whether a device made the result of an op: it computed it, or summed gradients, as of a loss and a penalty."""
+    return computes(op) or op.role == "gradient"

@@ -7,7 +7,7 @@ from typing import Any
 
 from harness._tensorflow import graph_of_function, interface
 from harness.lazy import tf
-from harness.proof.sizes import Unprovable
+from harness.proof.sizes import Fails
 
 
 def body_of(op: Any, attribute: str) -> Any:
@@ -24,5 +24,5 @@ def run_kernel(op: Any, values: Sequence[Any]) -> list[Any]:
         try:
             made = private.execute.execute(op.type, len(op.outputs), given, attributes, private.context.context())
         except tf.errors.OpError as error:
-            raise Unprovable(f"{op.type} fails: {str(error.message).splitlines()[0]}") from error
+            raise Fails(f"{op.type} fails: {str(error.message).splitlines()[0]}") from error
     return [each.numpy() for each in made]

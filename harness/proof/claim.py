@@ -237,6 +237,8 @@ def _compared(question: Question, one: Traced, other: Traced, shapes: Sequence[S
         if key in refs:
             p, r = (run.state[refs[key]] if refs[key] in run.state else run.read(refs[key]) for run in (run_p, run_r))
             found.append((_result(reasons, f"{name} after the call", p, r), r))
+    if run_p.fails and not run_r.fails:
+        return [ProofResult(each.name, False, run_p.fails) for each, _ in found]
     known = [value for each, value in found if each.proved and isinstance(value, Poly)]
     doubted = without_lookup(algebra, known)
     return [

@@ -179,15 +179,17 @@ class Evaluation(ABC):
         kept = [arg for at, arg in enumerate(args) if at not in rule.only_shape]
         results: list[Any] = []
         for index, output in enumerate(op.outputs):
-            maps = rule.rows(op, kept, index)
-            form = Form(maps, rule.parts, None, rule.total, known)
+            maps, dtype = rule.rows(op, kept, index), output.dtype.base_dtype.name
+            # Whole numbers wrap around, and as floats they do not add up to what they were.
+            parts = [at for at in rule.parts if kept[at].dtype == dtype or kept[at].dtype not in BITS]
+            form = Form(maps, parts, None, rule.total, known)
             try:
                 shape = rule.shape(self, op, args) if rule.shape else self.shape(op, index, args, maps, rule.only_shape)
             except Unprovable as error:
                 results.append(Lost(str(error)))
                 continue
             attrs = (self.attributes(op), index)
-            results.append(self.alg.apply(op.type, attrs, kept, shape, output.dtype.base_dtype.name, form))
+            results.append(self.alg.apply(op.type, attrs, kept, shape, dtype, form))
         return results
 
     def by_elements(self, op: Any, args: Sequence[Poly], rule: Elementwise) -> Poly:
@@ -204,6 +206,13 @@ def axis_of(at: int, rank: int) -> int:
     if not -rank <= at < rank:
         raise Unprovable(f"axis {at} of {rank}")
     return int(at) % rank
+
+
+def distinct(axes: Sequence[int]) -> tuple[int, ...]:
+    """The axes in order. TensorFlow refuses one that is given twice, when the program runs."""
+    if len(set(axes)) < len(axes):
+        raise Unprovable(f"an axis twice in {list(axes)}")
+    return tuple(sorted(axes))
 
 
 def is_float(p: Poly) -> bool:

@@ -15,7 +15,7 @@ from harness.proof.inference import variable_shape
 from harness.proof.loops import run_while
 from harness.proof.rules.sizes_of import depends_on_rows, of_sizes
 from harness.proof.rules.table import FOR_COMPLEX, OF_ROWS, TABLE
-from harness.proof.sizes import Indivisible, Unprovable
+from harness.proof.sizes import Fails, Indivisible, Unprovable
 from harness.proof.terms import FLOATS, Form, Poly
 
 #: A constant with more elements is not computed from others.
@@ -44,6 +44,8 @@ class Run(Evaluation):
     #: By the monotonic clock; ``None`` for no limit.
     deadline: float | None = None
     seen: list[Seen] = field(default_factory=list)
+    #: What raises an error whenever the program runs.
+    fails: str = ""
     #: The calls that led here: each name ends with a slash.
     calls: str = ""
     #: The numbers and names of the results that upstream gradients belong to, by the names of their placeholders.
@@ -84,6 +86,8 @@ class Run(Evaluation):
             raise
         except Unprovable as error:
             why = str(error)
+            if isinstance(error, Fails) and not self.undecided:
+                self.fails = self.fails or why
         # A rule that does not fit the form of an op fails so: the result is equal to nothing then.
         except (ArithmeticError, AttributeError, LookupError, NotImplementedError, TypeError, ValueError) as error:
             why = f"{op.type}: {type(error).__name__}: {error}"

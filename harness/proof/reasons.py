@@ -81,8 +81,14 @@ class Reasons:
             len([i for i in mono if self.alg.atoms[i].op == "part"]) > 1 for mono, _ in p.terms
         ):
             return ""
+        # Where the reference has other terms than the sums of these parts, or two sums are one value, both programs may
+        # have two forms of one value.
+        sums = {self.alg.bases[base].full().id for base, _ in found}
+        if found and (len(sums) < len(found) or self._of_all_rows(p) != {mono for mono, _ in r.terms}):
+            return ""
         for (base, size), parts in found.items():
-            if not isinstance(size, int) or not self.known(self.alg.bases[base].full()):
+            known = isinstance(size, int) and self.known(self.alg.bases[base].full())
+            if not known or self._are_told_apart(p, size):
                 continue
             rows = sorted((start, end) for start, end, _ in parts)
             weights = list(dict.fromkeys(str(coef) for *_, coef in sorted(parts, key=lambda part: part[0])))
@@ -97,6 +103,30 @@ class Reasons:
                 return f"rows {named} of {size} have another weight than the others"  # the sum of all is there too
             return f"only rows {named} of {size} are summed"
         return ""
+
+    def _of_all_rows(self, p: Poly) -> set[Any]:
+        """The products of atoms in ``p``, where each part of a sum is the sum."""
+        alg, found = self.alg, set[Any]()
+        for mono, _ in p.terms:
+            whole = alg.number(1, (), p.dtype)
+            for i in mono:
+                atom = alg.atoms[i]
+                whole = alg.mul(whole, alg.bases[atom.attrs[0]].full() if atom.op == "part" else alg.of(atom))
+            found.update(each for each, _ in whole.terms)
+        return found
+
+    def _are_told_apart(self, p: Poly, size: int) -> bool:
+        """Whether some of so many rows may be zero, or equal to others: by a mask, or as copies."""
+        seen: set[int] = set()
+        stack = [p]
+        while stack:
+            for i in {i for mono, _ in stack.pop().terms for i in mono} - seen:
+                atom = self.alg.atoms[i]
+                seen.add(i)
+                if atom.op == "Tile" or (atom.op == "const" and size in atom.shape):
+                    return True
+                stack.extend(self.alg.inner(atom))
+        return False
 
     def unknown(self, p: Poly) -> Atom | None:
         """An atom in ``p`` that is equal to nothing."""

@@ -20,6 +20,10 @@ class Unprovable(Exception):
     """The proof cannot go on: something is outside of what the algebra can say."""
 
 
+class Fails(Unprovable):
+    """An operation raises an error, whatever the inputs are."""
+
+
 class Indivisible(Unprovable):
     """Whether it goes on depends on what is left when ``m`` is divided by ``divisor``."""
 

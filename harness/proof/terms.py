@@ -14,6 +14,8 @@ from harness.proof.sizes import Ratio, Unprovable
 SUM = "sum"
 #: Integers of these types wrap around: sums and products modulo a power of 2.
 BITS = {"int8": 8, "int16": 16, "int32": 32, "int64": 64, "uint8": 8, "uint16": 16, "uint32": 32, "uint64": 64}
+#: For so many rows, numbers that are computed from how many there are have to fit their types.
+ROWS = 256
 FLOATS = ("float16", "bfloat16", "float32", "float64")
 
 Mono = tuple[int, ...]
@@ -126,9 +128,16 @@ def snap(number: Any, dtype: str) -> Fraction:
     return next((near for near in tries if kind(float(near)) == number), exact)
 
 
+def check_fits(coefficients: Sequence[Any], dtype: str) -> None:
+    """Raise :class:`Unprovable` if a number that depends on the number of rows may wrap around for a common one."""
+    if max(map(abs, coefficients)) * ROWS >= 1 << (BITS[dtype] - 1):
+        raise Unprovable(f"a number that may overflow with {ROWS} rows")
+
+
 def wrapped(coef: Any, dtype: str) -> Any:
     """A coefficient of integers that wrap around."""
     if isinstance(coef, Ratio):
+        check_fits(coef.up, dtype)
         return coef
     if coef.denominator != 1:
         raise Unprovable("a fraction of an integer")

@@ -25,6 +25,7 @@ from harness.proof.terms import (
     Shape,
     along_all,
     broadcast_shape,
+    check_fits,
     snap,
     wrapped,
 )
@@ -248,6 +249,9 @@ class Values:
         array = np.asarray(array, object)
         if not any(isinstance(each, Size) for each in array.reshape(-1)):
             return self.const(array.astype(dtype))
+        for each in array.reshape(-1):
+            if isinstance(each, Size):
+                check_fits(each.coefficients, dtype)
         if array.ndim == 0:
             return self.make({(): coefficient(array[()])}, (), dtype)
         key = tuple(array.reshape(-1))

@@ -94,6 +94,54 @@ def test_a_function_of_this_process_is_advised_on(fresh_process: FreshProcess) -
     assert stopped["recommendation"] == "Stay on one device (CPU:0): no other way was timed."
 
 
+def advise_on_rounding() -> None:
+    """Advise on programs whose results differ by rounding or by random numbers, and on one that is wrong."""
+    import keras
+    import numpy as np
+    import tensorflow as tf
+
+    devices = harness.configure("cpu:2")
+    x = np.linspace(-1, 1, 64, dtype="float32").reshape(8, 8)
+    sizes, drawn = iter(range(8, 0, -1)), np.random.default_rng(0)
+    coarse = tf.constant(x * 0.37, tf.bfloat16)
+
+    def unseeded() -> tuple[Any, ...]:
+        weight = tf.Variable(np.random.default_rng().standard_normal((8, 8)).astype("float32"))
+        return (lambda x: tf.tanh(x @ weight)), (x,), (weight,)
+
+    def sixteen_bits() -> tuple[Any, ...]:
+        return (lambda x: tf.cast(tf.tanh(tf.cast(x, tf.bfloat16) @ coarse), tf.float32)), (x,)
+
+    def staged() -> tuple[Any, ...]:
+        layers = [keras.layers.Dense(32, dtype="mixed_bfloat16") for _ in range(3)]
+        model = keras.Sequential([keras.Input((8,)), *layers, keras.layers.Dense(4, dtype="float32")])
+        model.compile(optimizer="adam", loss="mse")
+        return model, drawn.standard_normal((8, 8)).astype("float32"), x[:, :4]
+
+    def over_rows() -> tuple[Any, ...]:
+        return (lambda x: tf.cumsum(x, 0)), (x,)
+
+    def shrinking() -> tuple[Any, ...]:
+        return (lambda x: x * 2.0), (x[: next(sizes)],)
+
+    for build in (unseeded, sixteen_bits, staged, over_rows, shrinking):
+        found = harness.advise(build, devices=devices, budget_s=0.05)
+        print(build.__name__, json.dumps({way.name: [way.judgement, way.reason] for way in found.ways}))
+
+
+def test_rounding_and_random_numbers_make_no_way_wrong(fresh_process: FreshProcess) -> None:
+    lines = fresh_process(advise_on_rounding).stdout.splitlines()
+    found = {name: json.loads(ways) for name, ways in (line.split(" ", 1) for line in lines if "{" in line)}
+    assert found["unseeded"]["make_parallel"][0] == "proved"
+    assert found["sixteen_bits"]["make_parallel"][0] in ("proved", "verified")
+    assert not [way for way in found["staged"].values() if way[0] == "wrong"]
+    assert found["over_rows"]["make_parallel"][0] == "wrong"
+    assert found["shrinking"]["make_parallel"] == [
+        "not comparable",
+        "raises ValueError: build returned 6 rows now, and 7 before",
+    ]
+
+
 @pytest.mark.parametrize(
     ("arguments", "error", "said"),
     [

@@ -7,8 +7,10 @@ from dataclasses import replace
 
 import pytest
 
-from harness.advice.choice import choose, with_choice
+from harness.advice.choice import choose, judge, with_choice
 from harness.advice.record import BASELINE, Advice, Judgement, Way
+from harness.judgement.verification import Verification
+from harness.records import Exercised, Finding, Verdict
 from harness.report.advice import print_advice
 from harness.speed.record import DeviceMemory, Interval
 
@@ -68,6 +70,17 @@ def test_the_sentence_has_the_reason_and_the_limits() -> None:
     stopped = with_choice(advice(ONE, complete=False))
     assert stopped.recommendation.endswith("no other way was timed.")
     assert with_choice(advice()).recommendation == "No recommendation: one device was not timed."
+
+
+def test_where_an_op_ran_is_no_reason_for_a_result() -> None:
+    exercised = Exercised(programs=1, values=1)
+    right = Verification(Verdict.PASS, "the run matches. It is one", (), exercised)
+    assert judge(right) == ("verified", "the run matches")
+    place = Finding("op-placement", "MatMul", "GPU:0", "GPU:1", "GPU:0", "an op ran elsewhere")
+    placed = Verification(Verdict.FAIL, "an op ran elsewhere", (place,), exercised)
+    assert judge(placed) == ("verified", "its results match those of one device on the example")
+    value = replace(place, kind="value", message="the values differ")
+    assert judge(replace(placed, findings=(place, value)))[0] == "wrong"
 
 
 def test_a_way_that_may_be_too_large_is_not_recommended() -> None:

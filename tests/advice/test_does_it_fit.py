@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from harness.advice.peaks import Fit, Line, Peak
 
 #: 100 bytes, and 10 for each row.
@@ -30,10 +32,10 @@ def test_the_verdict_keeps_away_from_the_edge_and_further_where_the_peak_is_pred
         "does not fit",
         "",
     ]
-    predicted = [fit(memory, measured=False, peaks=PEAKS[:3]).verdict for memory in (830, 820, 660, 650)]
+    predicted = [fit(memory, measured=False, peaks=PEAKS[:3]).verdict for memory in (930, 920, 660, 650)]
     assert predicted == ["fits", "too close to tell", "too close to tell", "does not fit"]
     bent = (Peak(8, 240), *PEAKS[1:3])
-    assert fit(830, measured=False, peaks=bent).verdict == "too close to tell"
+    assert fit(930, measured=False, peaks=bent).verdict == "too close to tell"
 
 
 def test_what_would_make_it_fit_fits() -> None:
@@ -49,3 +51,31 @@ def test_what_would_make_it_fit_fits() -> None:
     assert not [*fit(100).remedies()]  # within the spread, none is sure to help
     shared = fit(449, devices=3, peaks=(Peak(5, 150), Peak(11, 210), Peak(22, 320)))
     assert (shared.rows_of_a_device, shared.verdict) == (22, "fits")
+
+
+def test_fewer_rows_are_no_remedy_where_they_take_as_much() -> None:
+    bent = fit(160, peaks=(Peak(8, 160), Peak(16, 165), Peak(32, 170), Peak(64, 300)))
+    assert bent.line.at(16) < 160
+    assert bent.most_rows == 0
+    assert replace(bent, memory_bytes=192).most_rows == 32
+    assert 32 < replace(bent, memory_bytes=250).most_rows < 64
+    assert replace(bent, memory_bytes=340).most_rows == 64
+
+
+def test_a_model_that_takes_more_to_build_than_a_step_does_not_fit_where_a_step_does() -> None:
+    def to_build(takes: int) -> Fit:
+        return fit(800, peaks=tuple(replace(each, building_bytes=takes) for each in fit(800).peaks))
+
+    built = to_build(2000)
+    assert (built.step_bytes, built.verdict) == (740, "does not fit")
+    assert [word for word, _ in built.remedies()] == ["a pipeline"]
+    assert replace(built, memory_bytes=2200).verdict == "fits"
+    close = replace(built, memory_bytes=2050)
+    assert (close.verdict, [*close.remedies()]) == ("too close to tell", [])
+    assert to_build(600).interval == fit(800).interval
+
+
+def test_a_model_that_is_built_with_its_batch_takes_less_with_fewer_rows() -> None:
+    built = fit(449, peaks=tuple(replace(each, building_bytes=each.size_bytes + 40) for each in fit(449).peaks))
+    assert 0 < built.most_rows < fit(449).most_rows
+    assert [word for word, _ in built.remedies()] == ["batch", "micro-batches", "devices"]

@@ -105,6 +105,13 @@ def test_a_path_object_names_a_profile_file() -> None:
         ("cuda:2", "unknown; did you mean 'gpu:2'?"),
         ("cuda:0", "names one device, and a spec says how many; gpu:1 takes the first GPU"),
         ("GPU:0", "names one device, and a spec says how many; gpu:1 takes the first GPU"),
+        (
+            "gpu:0,1",
+            "gpu:2 takes the first 2 GPUs; CUDA_VISIBLE_DEVICES chooses others",
+        ),
+        ("/gpu:0,/gpu:1,/gpu:3", "gpu:3 takes the first 3 GPUs"),
+        ("cpu:0,1", "names devices, and a spec says how many; cpu:2 takes the first 2 CPUs"),
+        ("0,1", "gpu:2 takes the first 2 GPUs"),
         ("CUDA:1", "lower case and without spaces; did you mean 'gpu:1'?"),
         ("cpus:4", "did you mean 'cpu:4'?"),
     ],

@@ -233,6 +233,57 @@ def counts_added_up() -> Training:
     return _measured(_metric("assign_add", "reduce_sum"))
 
 
+def classes() -> Training:
+    """A metric that makes its variables when it is first updated, and has a result for each class."""
+    import tensorflow as tf
+
+    return _measured(tf.keras.metrics.F1Score(threshold=0.1))
+
+
+def two_results() -> Training:
+    """A metric that names its results itself."""
+    import tensorflow as tf
+
+    class Named(tf.keras.metrics.Mean):  # type: ignore[misc]
+        def update_state(self, y_true: Any, y_pred: Any, sample_weight: Any = None) -> None:
+            super().update_state(tf.abs(y_true - y_pred))
+
+        def result(self) -> Any:
+            return {"error": super().result(), "number": tf.convert_to_tensor(self.count)}
+
+    return _measured(Named(name="named"))
+
+
+def centred_by_a_layer() -> Training:
+    """A layer that takes the mean of its replica's rows away."""
+    import tensorflow as tf
+
+    class Centred(tf.keras.layers.Layer):  # type: ignore[misc]
+        def call(self, x: Any) -> Any:
+            return x - tf.reduce_mean(x, axis=0, keepdims=True)
+
+    net = tf.keras.Sequential([tf.keras.Input((4,)), Centred(), tf.keras.layers.Dense(3)])
+    return Training(net, "mse", tf.keras.optimizers.SGD(0.1))
+
+
+def one_doubled() -> Training:
+    """Of the gradients, one is as many times too large as there are replicas, and the other is right."""
+    return stepping(share, exchange=lambda gradients: [gradients[0] * replicas(), *gradients[1:]])
+
+
+def sum_in_a_layer() -> Training:
+    """A layer that adds a sum over its rows to the loss, on which no weight depends."""
+    import tensorflow as tf
+
+    class Summed(tf.keras.layers.Layer):  # type: ignore[misc]
+        def call(self, x: Any) -> Any:
+            self.add_loss(tf.reduce_sum(tf.square(x)))
+            return x
+
+    net = tf.keras.Sequential([tf.keras.Input((4,)), Summed(), tf.keras.layers.Dense(3)])
+    return Training(net, "mse", tf.keras.optimizers.SGD(0.1))
+
+
 def results_by_replica() -> Training:
     """A metric that no combination explains: each replica's result depends on which one it is."""
     import tensorflow as tf

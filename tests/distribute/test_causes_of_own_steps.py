@@ -40,6 +40,13 @@ TRAININGS: dict[str, tuple[tuple[str, ...], str | None]] = {
     "mean_of_each": (CUSTOM, "loss, step 1: loss diverged from the single-device run at step 1"),
     "mean_of_all": (CUSTOM, None),
     "mean_from_run_to_run": (CUSTOM, "or keeps something from run to run; make each variable that it keeps in build"),
+    "one_doubled": (CUSTOM, "for sequential/dense/kernel alone, the replicas' gradients are added up although"),
+    "classes": (CUSTOM, None),
+    "classes in fit": (FIT, "Keras's fit reports the mean of the results that the replicas have for f1_score"),
+    "two_results": (CUSTOM, None),
+    "two_results in fit": (FIT, "Keras's fit reports the mean of the results that the replicas have for number"),
+    "centred_by_a_layer in fit": (FIT, "a row's result depends on the other rows of its replica"),
+    "sum_in_a_layer in fit": (FIT, "adds a sum over the rows of the batch to the loss, but Keras divides"),
     "counts_added_up in fit": (FIT, "Keras's fit reports the mean of the results that the replicas have for close"),
 }
 

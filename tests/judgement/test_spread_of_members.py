@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
 import pytest
 import tensorflow as tf
 from two_device_case import Case, judged
@@ -83,6 +84,25 @@ def experts(devices: Devices, wrong: bool) -> Case:
         return tf.add_n(results)
 
     return Case(lambda x: run(x, True), lambda x: run(x, False), {"x": sample(24, 12)}, [])
+
+
+def split_table(devices: Devices, wrong: bool) -> Case:
+    """A table in parts, one on each device: what finds the rows is the first one's."""
+    tables = [_variable(device, 3, 4, seed=number) for number, device in enumerate(devices[:2])]
+
+    def parallel(ids: Any) -> Any:
+        with tf.device(devices[0].name):
+            if wrong:
+                parts = tf.dynamic_partition(ids % 3, ids // 3, 2)
+                places = tf.dynamic_partition(tf.range(8), ids // 3, 2)
+                rows = [tf.gather(tf.convert_to_tensor(table), part) for table, part in zip(tables, parts, strict=True)]
+                return tf.dynamic_stitch(places, rows)
+        return tf.nn.embedding_lookup(tables, ids)
+
+    def reference(ids: Any) -> Any:
+        return tf.gather(tf.concat([table.read_value() for table in tables], 0), ids)
+
+    return Case(parallel, reference, {"ids": np.array([0, 3, 2, 4, 1, 3, 0, 4], "int32")}, [])
 
 
 def control_variates(devices: Devices, wrong: bool) -> Case:
@@ -236,6 +256,7 @@ CASES = [
     (five, "crowd on one device"),
     (balanced, "crowd on one device"),
     (experts, "crowd on one device"),
+    (split_table, "no op of the program ran on"),
     (control_variates, "one of them computes the updates of all"),
     (mixed_by_the_server, "one of them computes the updates of all|device scope that is not the shard's"),
     (copies_in_half_precision, "a copy of weights for one device"),

@@ -175,3 +175,54 @@ miss(
     lambda x, w: x,
 )
 miss("chosen for the other of two", lambda x, w: tf.where(True, x, w[:1]), lambda x, w: w[:1] + 0 * x)
+
+# The largest of some rows or of as many columns; whole numbers that wrap around before they are a picture.
+miss("the largest of rows or of columns", lambda x, w: tf.reduce_max(x[:4]), lambda x, w: tf.reduce_max(x[:, :4]), 8, 8)
+miss(
+    "the smallest of rows and of columns",
+    lambda x, w: tf.minimum(tf.reduce_min(x[:4] - 1), tf.reduce_min(x[:, 4:] - 1)),
+    lambda x, w: tf.reduce_min(x - 1),
+    8,
+    8,
+)
+
+
+def _picture(x: Any) -> Any:
+    return tf.raw_ops.ResizeBilinear(images=x, size=[3, 3])
+
+
+miss(
+    "whole numbers that wrap around, as a picture",
+    lambda x, w: tf.add_n([_picture(tf.reduce_sum(p, 0)) for p in halves(x)]),
+    lambda x, w: _picture(tf.reduce_sum(x, 0)),
+    *(8, 2, 4, 4, 2),
+    dtype="uint8",
+)
+
+
+def _around(x: Any, number: Any) -> Any:
+    return tf.pad(x, [[0, 0], [1, 0]], constant_values=number)
+
+
+def _largest_around(x: Any) -> Any:
+    return _around(x, tf.reduce_max(x))
+
+
+def _with_diagonal(x: Any, diagonal: Any) -> Any:
+    return tf.linalg.set_diag(x[:, :, None] * x[:, None], diagonal)
+
+
+miss("another number around columns", _by_halves(lambda x: _around(x, 1.0)), lambda x, w: _around(x, 2.0))
+miss("the largest of a shard around", _by_halves(_largest_around), lambda x, w: _largest_around(x))
+miss("rows of a diagonal in another order", lambda x, w: _with_diagonal(x, x[::-1]), lambda x, w: _with_diagonal(x, x))
+miss(
+    "the diagonal of the first shard",
+    lambda x, w: tf.concat([_with_diagonal(p, x[:4]) for p in halves(x)], 0),
+    lambda x, w: _with_diagonal(x, x),
+)
+miss("a diagonal beside", lambda x, w: tf.linalg.diag(x[:, 1:], k=1)[:, :4, :4], lambda x, w: tf.linalg.diag(x[:, 1:]))
+miss(
+    "a picture of all, with its edges",
+    _by_halves(lambda x: tf.pad(x, [[1, 1], [0, 0]], "REFLECT")[1:-1] + tf.pad(x, [[1, 1], [0, 0]], "REFLECT")[2:]),
+    lambda x, w: tf.pad(x, [[1, 1], [0, 0]], "REFLECT")[1:-1] + tf.pad(x, [[1, 1], [0, 0]], "REFLECT")[2:],
+)

@@ -299,6 +299,7 @@ for _name in _PASSED_ON.split():
         "CheckNumericsV2": {"message": ""},
     }.get(_name, {})
     raw_sample(_name, array(4, 3), names="tensor" if "Check" in _name else "input", **_options)
+add_sample("PlaceholderWithDefault", lambda x: tf.compat.v1.placeholder_with_default(x, [None, None]), array(4, 3))
 add_sample("IdentityN", lambda x, y: tf.identity_n([x, y])[1], array(4, 3), array(4, 3, seed=1))
 add_sample("Shape", lambda x: x * tf.cast(tf.raw_ops.Shape(input=x)[1], tf.float32), array(4, 3))
 add_sample("ShapeN", lambda x, y: x * tf.cast(tf.shape_n([x, y])[1][1], tf.float32), array(4, 3), array(4, 2))

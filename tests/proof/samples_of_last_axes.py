@@ -54,6 +54,9 @@ raw_sample("LRN", array(4, 2, 2, 3), names="input", depth_radius=1)
 _cube = {"ksize": [1, 2, 2, 2, 1], "strides": [1] * 5, "padding": "SAME"}
 for _name in ["MaxPool3D", "AvgPool3D"]:
     raw_sample(_name, array(4, 3, 3, 3, 2), names="input", **_cube)
+raw_sample("LRNGrad", *[array(4, 2, 2, 3)] * 3, names="input_grads input_image output_image", depth_radius=1)
+raw_sample("MirrorPadGrad", array(4, 6), names="input", paddings=[[0, 0], [1, 2]], mode="REFLECT")
+raw_sample("PadV2", array(4, 3), names="input", paddings=[[0, 0], [1, 2]], constant_values=1.0)
 raw_sample("MirrorPad", array(4, 3), names="input", paddings=[[0, 0], [1, 2]], mode="REFLECT")
 add_sample(
     "CropAndResize",
@@ -68,3 +71,5 @@ raw_sample("InTopKV2", array(4, 6), integers(4), names="predictions targets", k=
 for _name in ["LowerBound", "UpperBound"]:
     raw_sample(_name, np.sort(array(4, 5)), array(4, 3, seed=1), names="sorted_inputs values")
 raw_sample("MatrixDiagPartV3", array(4, 3, 3), names="input", k=0, padding_value=0.0)
+raw_sample("MatrixDiagV3", array(4, 3), names="diagonal", k=0, num_rows=-1, num_cols=-1, padding_value=1.0)
+raw_sample("MatrixSetDiagV3", array(4, 3, 3), array(4, 3), names="input diagonal", k=0)

@@ -265,6 +265,93 @@ def _same_keys(_: str) -> Step:
     return lambda _: table.insert(tf.range(10, dtype=tf.int64), tf.ones([10]))
 
 
+def _queue(device: str) -> Step:
+    waiting = tf.queue.FIFOQueue(1000, [tf.float32])
+    return lambda _: waiting.enqueue(tf.ones([8]))
+
+
+def _emptied(device: str) -> Step:
+    waiting = tf.queue.FIFOQueue(1000, [tf.float32])
+
+    def step(_: int) -> None:
+        waiting.enqueue(tf.ones([8]))
+        waiting.dequeue()
+
+    return step
+
+
+class Recorder(tf.keras.layers.Layer):  # type: ignore[misc]
+    """A layer that keeps what it computed: all of it, or the last."""
+
+    def __init__(self, most: int | None) -> None:
+        super().__init__()
+        self.outputs: list[Any] = []
+        self.most = most
+
+    def call(self, x: Any) -> Any:
+        self.outputs.append(x * 2)  # layer
+        while self.most is not None and len(self.outputs) > self.most:
+            self.outputs.pop(0)
+        return self.outputs[-1]
+
+
+def _recorded(most: int | None) -> Callable[[str], Step]:
+    def made(device: str) -> Step:
+        layer, x = Recorder(most), _ones(device, 64)
+        return lambda _: layer(x)
+
+    return made
+
+
+def _callbacks(device: str) -> Step:
+    later: dict[int, Any] = {}
+    x = _ones(device, 64)
+
+    def step(number: int) -> None:
+        later[number] = lambda value=x + 1: value  # callback
+
+    return step
+
+
+def _last_callback(device: str) -> Step:
+    later: dict[str, Any] = {}
+    x = _ones(device, 64)
+
+    def step(_: int) -> None:
+        later["last"] = lambda value=x + 1: value
+
+    return step
+
+
+class Link:
+    """One of a chain, which keeps those before it."""
+
+    def __init__(self, value: Any, before: Any) -> None:
+        self.value, self.before = value, before
+
+
+def _chained(device: str) -> Step:
+    last: Any = None
+    x = _ones(device, 64)
+
+    def step(_: int) -> None:
+        nonlocal last
+        last = Link(x + 1, last)
+
+    return step
+
+
+def _unchained(device: str) -> Step:
+    last: Any = None
+    x = _ones(device, 64)
+
+    def step(_: int) -> None:
+        nonlocal last
+        last = Link(x + 1, None)
+
+    return step
+
+
 PAIRS = (
     Pair("closure", _closure, _ring, "kept.append(x + 1)  # closure"),
     Pair("attribute", _attribute, _floats, 'trainer.log["loss"].append(trainer.step(trainer.x))'),
@@ -274,9 +361,13 @@ PAIRS = (
     Pair("iterators", _iterators, _iterator_each, "iterators.append(iter(dataset))"),
     Pair("tensor-array", _tensor_array, _array_in_graph, "arrays[0] = arrays[0].write("),
     Pair("concat", _joined, _last_batch, 'state["all"] = tf.concat('),
-    Pair("variable", _variable, _assigned, "the variable 'longer:0' has become larger"),
+    Pair("variable", _variable, _assigned, "longer.assign(tf.concat([longer"),
     Pair("models", _models, _model, "models.append(tf.keras.layers.Dense(4))"),
     Pair("default", _default, _lru, "seen.append(x + 1)  # default"),
     Pair("tapes", _tapes, _cycle, "tapes.append(tape)"),
-    Pair("table", _table, _same_keys, "MutableHashTable"),
+    Pair("table", _table, _same_keys, "table.insert(tf.range(10, dtype=tf.int64) + number * 10"),
+    Pair("queue", _queue, _emptied, "waiting.enqueue(tf.ones([8]))"),
+    Pair("layer", _recorded(None), _recorded(2), "self.outputs.append(x * 2)  # layer"),
+    Pair("callbacks", _callbacks, _last_callback, "later[number] = lambda value=x + 1: value  # callback"),
+    Pair("chain", _chained, _unchained, "'value' of Link"),
 )

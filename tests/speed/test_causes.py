@@ -20,7 +20,13 @@ PLANTED: dict[str, tuple[Profile, Profile, tuple[str, ...]]] = {
     "towers-serialised": (
         profile(overlap_share=0.02, possible_overlap_share=0.45),
         profile(overlap_share=0.20, possible_overlap_share=0.45),
-        ("2 devices", "2% of the time", "45% is possible", "control_dependencies"),
+        (
+            "2 devices",
+            "2% of the time",
+            "45% is possible",
+            "control_dependencies",
+            "Side by side, a call would take about 4.3 of its 10 ms less",
+        ),
     ),
     "replicas-in-turns": (
         profile(
@@ -29,12 +35,18 @@ PLANTED: dict[str, tuple[Profile, Profile, tuple[str, ...]]] = {
         profile(
             unattributed_ns=60 * MS, unattributed_ops=240, unattributed_eager_ops=240, unattributed_overlap_ns=20 * MS
         ),
-        ("forward ops ran on 2 devices", "240 of the 240 ops", "only 2% of their time", "one tf.function"),
+        (
+            "forward ops ran on 2 devices",
+            "240 of the 240 ops",
+            "only 2% of their time",
+            "one tf.function",
+            "about 3 of its 10 ms less",
+        ),
     ),
     "dependent-work": (
         profile(overlap_share=0.02, possible_overlap_share=0.45, independent_share=0.0),
         profile(independent_share=0.9),
-        ("2 devices compute in turns", "microbatches"),
+        ("2 devices compute in turns", "microbatches", "about 4.3 of its 10 ms less"),
     ),
     "uneven-work": (
         profile(times(0, compute_ns=90 * MS), times(1, compute_ns=20 * MS, waiting_ns=70 * MS)),
@@ -44,22 +56,22 @@ PLANTED: dict[str, tuple[Profile, Profile, tuple[str, ...]]] = {
     "host-copies": (
         profile(times(0), times(1, transfer_ns=40 * MS)),
         profile(times(0), times(1, transfer_ns=20 * MS)),
-        ("copies to CPU:1", "40%", "Keep tensors"),
+        ("copies to CPU:1", "40%", "Keep tensors", "about 4 of its 10 ms less"),
     ),
     "retracing": (
         profile(host=replace(HOST, calls_traced=10, traced=("step",), tracing_ns=30 * MS)),
         profile(host=replace(HOST, calls_traced=1, traced=("step",), tracing_ns=3 * MS)),
-        ("step", "10 of 10 calls", "30%", "input_signature"),
+        ("step", "10 of 10 calls", "30%", "input_signature", "about 3 of its 10 ms less"),
     ),
     "input-bound": (
         profile(host=replace(HOST, input_ns=60 * MS)),
         profile(host=replace(HOST, input_ns=6 * MS)),
-        ("60%", "prefetch"),
+        ("60%", "prefetch", "about 6 of its 10 ms less"),
     ),
     "too-little-work": (
         profile(host=replace(HOST, alone_ns=70 * MS)),
         profile(host=replace(HOST, alone_ns=30 * MS)),
-        ("70%", "each call runs 20 ops", "larger batch"),
+        ("70%", "each call runs 20 ops", "larger batch", "about 7 of its 10 ms less"),
     ),
 }
 
@@ -72,6 +84,14 @@ def test_a_cause_is_named_with_its_figure_and_its_clean_twin_has_none(kind: str)
     for word in words:
         assert word in cause.sentence
     assert causes_of(clean) == ()
+
+
+def test_what_costs_most_comes_first_and_towers_that_save_next_to_nothing_are_no_cause() -> None:
+    serial = profile(overlap_share=0.0, possible_overlap_share=0.4, host=replace(HOST, alone_ns=60 * MS))
+    assert [cause.kind for cause in causes_of(serial)] == ["too-little-work", "towers-serialised"]
+    longer = replace(serial, host=replace(HOST, input_ns=35 * MS))
+    assert [cause.kind for cause in causes_of(longer)] == ["towers-serialised", "input-bound"]
+    assert [cause.kind for cause in causes_of(replace(serial, possible_overlap_share=0.04))] == ["too-little-work"]
 
 
 def test_a_healthy_profile_has_no_cause() -> None:
@@ -126,6 +146,14 @@ def test_a_stage_with_more_ops_is_to_be_cut_elsewhere_and_stages_in_turns_are_de
     assert [each.kind for each in causes_of(profile(*stages, independent_share=0.0))] == ["dependent-work"]
     short = [times(index, compute_ns=ns * MS) for index, ns in enumerate((9, 2))]
     assert causes_of(profile(*short)) == ()  # a call would not be a tenth shorter
+
+
+def test_a_stage_of_few_layers_takes_part_by_its_ops() -> None:
+    stages = times(0, compute_ns=90 * MS, forward_ops=68), times(1, compute_ns=5 * MS, forward_ops=12)
+    (cause,) = causes_of(profile(*stages))
+    assert "They run 73 and 17 ops of a call" in cause.sentence
+    joined = replace(stages[1], forward_ops=1, gradient_ops=1)
+    assert causes_of(profile(stages[0], joined)) == ()
 
 
 def test_devices_that_share_no_cores_are_compared_more_closely_and_by_the_least_of_each() -> None:

@@ -43,10 +43,23 @@ def _reverse_sequence(op: Any, args: Sequence[Poly], index: int) -> list[Map]:
     return [((batch, 0), batch), *rest]
 
 
-def _mirror_pad(ev: Evaluation, op: Any, x: Poly, paddings: Poly) -> Any:
-    pairs = ev.fixed(paddings, "a padding")
-    free: list[Map] = [((k, None), k) for k, pair in enumerate(pairs) if not any(pair)]
-    return ev.by_rule(op, [x, paddings], Rule(lambda op, args, index: free, (0,), total=True))
+def _diagonals(*matrix: int) -> Rows:
+    """Matrices of diagonals, one or several of each; they are put in the first argument, or in the number around."""
+
+    def maps(op: Any, args: Sequence[Poly], index: int) -> list[Map]:
+        rank = op.outputs[index].shape.rank
+        rest = (None,) * (len(args) - len(matrix))
+        return [((*(k for _ in matrix), *rest), k) for k in range((rank or 2) - 2)]
+
+    return maps
+
+
+def _pad_around(ev: Evaluation, op: Any, x: Poly, paddings: Poly, *number: Poly) -> Any:
+    """Pad with what is at the edge, or with a number."""
+    pairs, rest = ev.fixed(paddings, "a padding"), (None,) * (1 + len(number))
+    free: list[Map] = [((k, *rest), k) for k, pair in enumerate(pairs) if not any(pair)]
+    rule = Rule(lambda op, args, index: free, () if number else (0,), total=True)
+    return ev.by_rule(op, [x, paddings, *number], rule)
 
 
 #: Of one matrix, and of a matrix and what is linear in the second.
@@ -78,12 +91,15 @@ RULES: dict[str, Entry] = {
     "LRN": Rule(_last(3), total=True),
     "MaxPool3D": Rule(channels(1), total=True),
     "AvgPool3D": Rule(channels(1), (0,), total=True),
-    "MirrorPad": _mirror_pad,
+    "LRNGrad": Rule(_last(3, 3, 3), (0,), total=True),
+    **dict.fromkeys(("MirrorPad", "MirrorPadGrad", "PadV2"), _pad_around),
     "CropAndResize": Rule(_first(None, 0, 0, None), total=True),
     "GatherNd": Rule(_gather_nd, (0,), total=True),
     "ReverseSequence": Rule(_reverse_sequence, (0,), total=True),
     "InTopKV2": Rule(_first(0, 0, None), total=True),
     "LowerBound": Rule(_last(1, 1), total=True),
     "UpperBound": Rule(_last(1, 1), total=True),
+    "MatrixDiagV3": Rule(_diagonals(0), total=True),
+    "MatrixSetDiagV3": Rule(_diagonals(0, 1), total=True),
     "MatrixDiagPartV3": Rule(_last(2, None, None), total=True),
 }

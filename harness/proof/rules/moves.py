@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
 
-from harness.proof.evaluation import Entry, Evaluation, axis_of, is_float
+from harness.proof.evaluation import Entry, Evaluation, axis_of, distinct, is_float
 from harness.proof.sizes import Size, Unprovable, less, product
 from harness.proof.terms import Form, Map, Poly, replaced
 
@@ -308,9 +308,7 @@ def _tile(ev: Evaluation, op: Any, x: Poly, multiples: Poly) -> Poly:
 
 
 def _reverse(ev: Evaluation, op: Any, x: Poly, axes: Poly) -> Poly:
-    over = tuple(sorted(axis_of(k, len(x.shape)) for k in ev.ints(axes)))
-    if len(set(over)) < len(over):
-        raise Unprovable(f"reverses the axes {list(over)}")
+    over = distinct([axis_of(k, len(x.shape)) for k in ev.ints(axes)])
     maps: list[Map] = [((k,), k) for k in range(len(x.shape)) if k not in over]
     return ev.alg.apply("Reverse", over, [x], x.shape, x.dtype, Form(maps, (0,), total=True))
 

@@ -7,13 +7,13 @@ from fractions import Fraction
 from functools import partial
 from typing import Any
 
-from harness.proof.evaluation import Entry, Evaluation, Rule, axis_of, is_float
+from harness.proof.evaluation import Entry, Evaluation, Rule, axis_of, distinct, is_float
 from harness.proof.sizes import Unprovable, inverse, product
 from harness.proof.terms import Form, Map, Poly
 
 
 def _axes(ev: Evaluation, x: Poly, axes: Poly) -> tuple[int, ...]:
-    return tuple(sorted({axis_of(k, len(x.shape)) for k in ev.ints(axes)}))
+    return distinct([axis_of(k, len(x.shape)) for k in ev.ints(axes)])
 
 
 def _sum(ev: Evaluation, op: Any, x: Poly, axes: Poly) -> Poly:
@@ -53,7 +53,7 @@ def largest(ev: Evaluation, kind: str, x: Poly, over: tuple[int, ...], keep: boo
         got = alg.unslice(x, k)
         if got is not None and (rows := got[0]) is not None:
             (start, end, size), whole = rows, got[1]
-            key = (name, whole.id, over, keep)
+            key = (name, whole.id, over, k, keep)
             base = alg.base(key, partial(largest, ev, kind, whole, over, keep), partial=alg.partial(whole))
             return alg.extreme(name, base, start, end, size, shape, x.dtype)
     if all(x.shape[k] == 1 for k in over):

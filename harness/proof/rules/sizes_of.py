@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 
 from harness.proof.bodies import run_kernel
-from harness.proof.evaluation import Entry, Evaluation, axis_of, numpy_type
-from harness.proof.sizes import Size, Unprovable, differs, less, product
+from harness.proof.evaluation import Entry, Evaluation, axis_of, distinct, numpy_type
+from harness.proof.sizes import Fails, Size, Unprovable, differs, less, product
 from harness.proof.terms import Poly, broadcast_shape
 
 
@@ -56,7 +56,7 @@ def _gradient_args(ev: Evaluation, op: Any, one: Poly, other: Poly) -> list[Poly
     rank = max(map(len, shapes))
     padded = [[1] * (rank - len(shape)) + shape for shape in shapes]
     if any(a != b and a != 1 and b != 1 for a, b in zip(*padded, strict=True)):
-        raise Unprovable("shapes that do not broadcast")
+        raise Fails("shapes that do not broadcast")
     axes = [[k for k in range(rank) if own[k] == 1] for own in padded]
     return [ev.alg.const(np.array(each, op.outputs[0].dtype.as_numpy_dtype)) for each in axes]
 
@@ -76,7 +76,7 @@ def _pairwise(fn: Callable[[Any, Any], Any]) -> Callable[..., Any]:
 
 
 def _axes(axes: Any, rank: int) -> tuple[int, ...]:
-    return tuple(axis_of(int(k), rank) for k in np.asarray(axes).reshape(-1))
+    return distinct([axis_of(int(k), rank) for k in np.asarray(axes).reshape(-1)])
 
 
 def _larger(x: Any, y: Any) -> Any:
@@ -186,11 +186,14 @@ def depends_on_rows(value: Any) -> bool:
     return value.dtype == object and any(isinstance(each, Size) for each in value.reshape(-1))
 
 
+#: In a traced function nothing is fed in place of a default.
+_PASSED_ON = """
+    Identity IdentityN StopGradient PreventGradient EnsureShape CheckNumerics CheckNumericsV2 Snapshot
+    PlaceholderWithDefault
+"""
+
 RULES: dict[str, Entry] = {
-    **dict.fromkeys(
-        "Identity IdentityN StopGradient PreventGradient EnsureShape CheckNumerics CheckNumericsV2 Snapshot".split(),
-        _same,
-    ),
+    **dict.fromkeys(_PASSED_ON.split(), _same),
     "Shape": _shape,
     "ShapeN": _shape,
     "Size": _size,

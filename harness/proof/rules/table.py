@@ -32,7 +32,7 @@ FAMILIES: dict[str, dict[str, Entry]] = {
 TABLE: dict[str, Entry] = {op_type: rule for rules in FAMILIES.values() for op_type, rule in rules.items()}
 #: Rules that hold for complex numbers too.
 FOR_COMPLEX = frozenset(
-    "Add AddV2 AddN Sub Neg Mul Sum Const ReadVariableOp AssignVariableOp AssignAddVariableOp".split()
+    "Add AddV2 AddN Sub Neg Mul Cast Sum Const ReadVariableOp AssignVariableOp AssignAddVariableOp".split()
 ).union(
     moves.RULES,
     sizes_of.RULES,

@@ -14,8 +14,8 @@ class InvalidSize(UsageError, ValueError):
     def __init__(self, given: object) -> None:
         self.given = given
         super().__init__(
-            f"size {given!r} is not valid; accepted: bytes, or a number with a unit (B, kB, MB, GB, TB, KiB, MiB, GiB "
-            "or TiB), such as '16GB' or '1.5 GiB'"
+            f"size {given!r} is not valid; accepted: a number with a unit (B, kB, MB, GB, TB, KiB, MiB, GiB or TiB), "
+            "such as '16GB' or '1.5 GiB', or in Python an int of bytes"
         )
 
 

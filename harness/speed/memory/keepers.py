@@ -24,7 +24,22 @@ from harness.speed.memory.held import Held
 #: How many objects are looked up at once, and how far they may be from a name.
 _SAMPLE, _LEVELS = 20, 8
 _CONTAINERS = frozenset({list, dict, set, deque, OrderedDict})
-_ADDING = frozenset({"add", "append", "appendleft", "extend", "insert", "put", "setdefault", "update", "write"})
+_ADDING = frozenset(
+    {
+        "add",
+        "append",
+        "appendleft",
+        "assign",
+        "enqueue",
+        "enqueue_many",
+        "extend",
+        "insert",
+        "put",
+        "setdefault",
+        "update",
+        "write",
+    }
+)
 _TRACING = ("polymorphic_function.py",)
 
 
@@ -50,10 +65,8 @@ def keeper_of(things: Sequence[Any]) -> Keeper | None:
         return Keeper("a traced function captures it", is_traced=True)
     sample = list(things[:_SAMPLE])
     seen = {id(sample), id(things)}
-    holders: list[Any] = [_common_holder(sample, seen)] if len(sample) > 1 else list(sample)
-    if holders[0] is None:
-        holders = sample[:1]
-    return _named(holders[0], seen)
+    holder = _common_holder(sample, set(seen)) if len(sample) > 1 else None
+    return named(sample[0] if holder is None else holder, seen)
 
 
 def lengths() -> dict[int, int]:
@@ -69,7 +82,7 @@ def lengthened(before: Mapping[int, int], steps: int) -> Keeper | None:
         if type(each) in _CONTAINERS and len(each) - before.get(id(each), len(each)) >= steps * 3 // 4
     ]
     seen = {id(grown)}
-    return next((found for each in grown if (found := _named(each, seen)) is not None and found.place), None)
+    return next((found for each in grown if (found := named(each, seen)) is not None and found.place), None)
 
 
 def tracing_of(graphs: Sequence[Any]) -> Keeper:
@@ -126,7 +139,7 @@ def _common_holder(sample: Sequence[Any], seen: set[int]) -> Any:
         for each in sorted(above, key=lambda each: isinstance(each, types.CellType)):
             if len({id(inner) for inner in gc.get_referents(each)} & ids) >= enough:
                 return each
-        seen |= ids
+        seen |= ids | {id(above)}
         level = above[: _SAMPLE * 10]
         if not level:
             return None
@@ -150,7 +163,7 @@ def _is_inventory(each: Any) -> bool:
     )
 
 
-def _named(thing: Any, seen: set[int]) -> Keeper | None:
+def named(thing: Any, seen: set[int]) -> Keeper | None:
     """Go from a container to a name that leads to it: the nearest one, if possible with the line that adds to it."""
     level, what = [thing], f"the {type(thing).__name__}"
     for _ in range(_LEVELS):
@@ -177,6 +190,7 @@ def _in_frames(ids: set[int], what: str) -> Iterator[Keeper]:
 
 def _in_owners(owners: Sequence[Any], ids: set[int], what: str) -> Iterator[Keeper]:
     functions = _functions_of(owners)
+    yield from _in_instances(owners, ids, what)
     for owner in owners:
         if isinstance(owner, dict):
             yield from _in_module(owner, _key(owner, ids), what)
@@ -240,6 +254,14 @@ def _in_attribute(owner: Any, ids: set[int], what: str) -> Iterator[Keeper]:
     name = _key(getattr(owner, "__dict__", {}), ids)
     if name is not None and _is_users(file):
         yield _added(f"{what} in the attribute {name!r} of {kind.__name__}", name, file, 0, attribute=True)
+
+
+def _in_instances(owners: Sequence[Any], ids: set[int], what: str) -> Iterator[Keeper]:
+    """Of the dicts with the attributes of objects, which the collector knows apart from the objects."""
+    dicts = {id(each): each for each in owners if type(each) is dict and _key(each, ids) is not None}
+    for each in gc.get_referrers(*dicts.values()) if dicts else ():
+        if id(getattr(each, "__dict__", None)) in dicts:
+            yield from _in_attribute(each, ids, what)
 
 
 def _frames() -> Iterator[types.FrameType]:

@@ -16,7 +16,7 @@ from harness.lazy import tf
 from harness.plural import plural
 from harness.speed.memory.errors import MemoryGrows
 from harness.speed.memory.held import Held, Kind, described, held, stores
-from harness.speed.memory.keepers import Keeper, keeper_of, lengthened, lengths, tracing_of
+from harness.speed.memory.keepers import Keeper, keeper_of, lengthened, lengths, named, tracing_of
 from harness.speed.memory.sizes import Given, parse_size, size_text
 
 #: How many times as many steps are taken before growth is a leak: until then it may be a cache that fills.
@@ -64,6 +64,7 @@ class Loop:
     _sizes: dict[int, int] = field(default_factory=dict)
     #: Tables and queues that were there before the loop, and the lengths of all lists, dicts and the like.
     _stores: list[Any] = field(default_factory=list)
+    _entries: dict[int, int] = field(default_factory=dict)
     _lengths: dict[int, int] = field(default_factory=dict)
 
     @classmethod
@@ -89,8 +90,11 @@ class Loop:
             for step in range(self.steps * LONGER):
                 yield step
                 self._look(step)
-                if step + 1 == self.steps and not self._growing():
-                    return
+                if step + 1 == self.steps:
+                    if not self._growing():
+                        return
+                    # The collector did not know those that were empty.
+                    self._lengths |= lengths()
         finally:
             gc.unfreeze()
         leaks = self.leaks()
@@ -105,6 +109,7 @@ class Loop:
         self._variables = [each.thing for each in found if each.kind == "variable"]
         self._sizes = {id(each.thing): each.size_bytes for each in found if each.kind == "variable"}
         self._stores = stores()
+        self._entries = {id(each): int(each.size()) for each in self._stores}
         self._lengths = lengths()
         if not gc.get_freeze_count():
             # Looking at what the loop makes is fast if the collector knows nothing else.
@@ -155,8 +160,10 @@ class Loop:
                     leaks.append(Leak("bytes", short, per_step, keeper))
         per_step = growth(self.counts["entry"])
         if per_step:
-            names = ", ".join(dict.fromkeys(type(store).__name__ for store in self._stores))
-            leaks.append(Leak("entry", "", per_step, Keeper(f"a table or queue of TensorFlow ({names})")))
+            larger = [each for each in self._stores if int(each.size()) > self._entries.get(id(each), 0)]
+            names = ", ".join(dict.fromkeys(type(store).__name__ for store in larger))
+            keeper = self._grown(larger[0] if larger else None, f"a table or queue of TensorFlow ({names})")
+            leaks.append(Leak("entry", "", per_step, keeper))
         per_step = growth(self.counts["resource"])
         if per_step and (kept := self._late(found, ("resource",))):
             keeper = keeper_of(kept) or self._lengthened()
@@ -180,13 +187,18 @@ class Loop:
             before = self._sizes.get(id(each.thing))
             if each.kind == "variable" and before is not None and each.size_bytes > before:
                 name = str(getattr(each.thing, "name", ""))
-                return Keeper(f"the variable {name!r} has become larger")
+                return self._grown(each.thing, f"the variable {name!r} has become larger")
         late = self._late(found, ("tensor", "variable", "resource"), device)
         return keeper_of(late) or keeper_of(self._late(found, ("resource",))) or self._lengthened()
 
+    def _grown(self, thing: Any, text: str) -> Keeper:
+        """What is known of an object that has become larger: ``text``, and the line that adds to it."""
+        found = named(thing, set())
+        return Keeper(text) if found is None else Keeper(text, found.place, found.line)
+
     def _lengthened(self) -> Keeper | None:
         """A list, dict or the like that got an entry in each step: it may keep what keeps the tensors."""
-        return lengthened(self._lengths, len(self.counts["graph"]))
+        return lengthened(self._lengths, self.steps * (LONGER - 1))
 
 
 def _allocated(device: str) -> int | None:

@@ -29,13 +29,17 @@ _MOST_CALLS = 0.5
 #: cores, which GPUs and ``cores:N`` do not.
 _MORE, _MORE_APART = 1.5, 1.2
 _MUCH_WAITING = 0.1
+#: The least share of the wall time of which a sentence says that it would be saved. Towers that save less than that
+#: side by side are no cause.
+_WORTH_SAYING = 0.05
 #: From this multiple on, two devices run different numbers of ops.
 _MORE_OPS = 1.5
 
 
 def causes_of(profile: Profile) -> tuple[Cause, ...]:
-    """List the causes that a profile shows, the surest first."""
-    return tuple(cause for rule in _RULES if (cause := rule(profile)) is not None)
+    """List the causes that a profile shows, the one that costs most first; of equal ones the surest."""
+    found = [cause for rule in _RULES if (cause := rule(profile)) is not None]
+    return tuple(sorted(found, key=lambda cause: float("-inf") if cause.saved_ns is None else -cause.saved_ns))
 
 
 def backward_on_one_device(profile: Profile) -> Cause | None:
@@ -45,12 +49,16 @@ def backward_on_one_device(profile: Profile) -> Cause | None:
     there = [each for each in profile.times if each.gradient_ops]
     if len(forward) < 2 or not without or len(there) != 1:
         return None
+    took = [_typical_ns(each) for each in forward]
+    saved_ns = None if profile.too_little_known else max(took) - sum(took) / len(took)
+    saved = "" if saved_ns is None else _saved(profile, saved_ns)
     return Cause(
         "backward-on-one-device",
         f"Backward on one device: all {there[0].gradient_ops:,} gradient ops of a call ran on {_short(there[0])}, "
-        f"while forward ops ran on {len(forward)} devices. A tape runs backward ops where gradient() is called. Wrap "
-        "the step in harness.colocate_gradients(), use harness.make_parallel, or take each tower's gradient in its "
-        "device scope.",
+        f"while forward ops ran on {len(forward)} devices.{saved} A tape runs backward ops where gradient() is called. "
+        "Wrap the step in harness.colocate_gradients(), use harness.make_parallel, or take each tower's gradient in "
+        "its device scope.",
+        saved_ns,
     )
 
 
@@ -82,10 +90,15 @@ def towers_serialised(profile: Profile) -> Cause | None:
             "assign, or an input from the previous tower. If the towers are called one after the other, put them into "
             "one tf.function"
         )
+    saved_ns = (possible - overlap) * profile.wall_ns
+    if saved_ns < _WORTH_SAYING * profile.wall_ns:
+        return None
+    saved = _saved(profile, saved_ns, "Side by side")
     return Cause(
         "towers-serialised",
         f"Towers serialised: {len(working)} devices compute, but their work overlaps for only {overlap:.0%} of the "
-        f"time ({possible:.0%} is possible): {what}.",
+        f"time ({possible:.0%} is possible): {what}.{saved}",
+        saved_ns,
     )
 
 
@@ -98,12 +111,17 @@ def replicas_in_turns(profile: Profile) -> Cause | None:
     share = overlap_ns / profile.unattributed_ns
     if share >= _LITTLE_OVERLAP or profile.unattributed_eager_ops <= profile.unattributed_ops / 2:
         return None
+    saved_ns = profile.unattributed_ns * (1 - 1 / len(forward))
+    if saved_ns < _WORTH_SAYING * profile.wall_ns:
+        return None
+    saved = _saved(profile, saved_ns, "Side by side")
     return Cause(
         "towers-serialised",
         f"Towers serialised: forward ops ran on {len(forward)} devices, and Python started "
         f"{profile.unattributed_eager_ops:,} of the {profile.unattributed_ops:,} ops whose device is unknown. They "
         f"overlap for only {share:.0%} of their time: eager code, and a strategy's replicas in it, run one after the "
-        "other. Put the whole call into one tf.function.",
+        f"other.{saved} Put the whole call into one tf.function.",
+        saved_ns,
     )
 
 
@@ -112,16 +130,19 @@ def dependent_work(profile: Profile) -> Cause | None:
     working = _working(profile)
     if len(working) < 2 or not _dependent(profile):
         return None
+    saved_ns = ((profile.possible_overlap_share or 0.0) - (profile.overlap_share or 0.0)) * profile.wall_ns
     return Cause(
         "dependent-work",
-        f"Dependent work: {len(working)} devices compute in turns, because each needs the results of another. Split "
-        "the batch with harness.pipeline(..., microbatches=N) in a tf.function, or give the devices different batches.",
+        f"Dependent work: {len(working)} devices compute in turns, because each needs the results of another. "
+        "Split the batch with harness.pipeline(..., microbatches=N) in a tf.function, or give the devices different "
+        f"batches.{_saved(profile, saved_ns, 'Side by side')}",
+        saved_ns,
     )
 
 
 def uneven_work(profile: Profile) -> Cause | None:
     """Find a device that computes for longer than the others, which wait for it: a straggler, or an uneven cut."""
-    working, calls = _working(profile), max(1, profile.calls)
+    working, calls = _working(profile, by_ops=True), max(1, profile.calls)
     if len(working) < 2 or not profile.wall_ns or _dependent(profile) or profile.too_little_known:
         return None
     if towers_serialised(profile) is not None or backward_on_one_device(profile) is not None:
@@ -147,11 +168,13 @@ def uneven_work(profile: Profile) -> Cause | None:
             f"They run about as many ops: {_short(slow)} has more of the batch, or is slower. Give it less with "
             'harness.make_parallel(..., shares="auto"), which measures the rates'
         )
+    saved_ns = (longest - mean) * calls
+    saved = _saved(profile, saved_ns, "With even work")
     return Cause(
         "uneven-work",
         f"Uneven work: in a call {_short(slow)} computes for {longest / 1e6:,.3g} ms, {_short(first)} for "
-        f"{shortest / 1e6:,.3g} ms, and waits for it. With even work, a call would take about "
-        f"{(longest - mean) / 1e6:,.3g} of its {wall / 1e6:,.3g} ms less. {what}.",
+        f"{shortest / 1e6:,.3g} ms, and waits for it.{saved} {what}.",
+        saved_ns,
     )
 
 
@@ -168,10 +191,13 @@ def host_copies(profile: Profile) -> Cause | None:
         figure = f"converting Python and NumPy values to tensors takes {convert:.0%} of the time"
     else:
         figure = f"copies to {_short(worst)} take {transfer:.0%} of the time"
+    saved_ns = max(transfer, convert) * profile.wall_ns
+    saved = _saved(profile, saved_ns)
     return Cause(
         "host-copies",
-        f"Host copies: {figure}. Keep tensors on the device that uses them, make constants once instead of in each "
-        "call, and read results once at the end.",
+        f"Host copies: {figure}.{saved} Keep tensors on the device that uses them, make constants once instead of in "
+        "each call, and read results once at the end.",
+        saved_ns,
     )
 
 
@@ -184,9 +210,10 @@ def retracing(profile: Profile) -> Cause | None:
     return Cause(
         "retracing",
         f"Retracing: {names} {'was' if len(host.traced) == 1 else 'were'} traced again in {host.calls_traced} of "
-        f"{profile.calls} calls, and tracing took {host.tracing_ns / profile.wall_ns:.0%} of the time. Make each "
-        "tf.function once, outside the call. Pass tensors of the same shape instead of Python numbers, or give an "
-        "input_signature.",
+        f"{profile.calls} calls, and tracing took {host.tracing_ns / profile.wall_ns:.0%} of the time."
+        f"{_saved(profile, host.tracing_ns)} Make each tf.function once, outside the call. Pass tensors of the same "
+        "shape instead of Python numbers, or give an input_signature.",
+        host.tracing_ns,
     )
 
 
@@ -194,13 +221,16 @@ def input_bound(profile: Profile) -> Cause | None:
     """Find calls that wait for their data."""
     if not profile.wall_ns:
         return None
-    share = max(profile.host.input_ns, *(each.input_ns for each in profile.times), 0) / profile.wall_ns
+    saved_ns = max(profile.host.input_ns, *(each.input_ns for each in profile.times), 0)
+    share = saved_ns / profile.wall_ns
     if share < _MUCH_INPUT:
         return None
     return Cause(
         "input-bound",
-        f"Input-bound: calls wait for the next batch {share:.0%} of the time. Add prefetch(tf.data.AUTOTUNE), "
+        f"Input-bound: calls wait for the next batch {share:.0%} of the time."
+        f"{_saved(profile, saved_ns)} Add prefetch(tf.data.AUTOTUNE), "
         "map(…, num_parallel_calls=tf.data.AUTOTUNE) and cache(), or prepare the data once in advance.",
+        saved_ns,
     )
 
 
@@ -220,8 +250,9 @@ def too_little_work(profile: Profile) -> Cause | None:
     return Cause(
         "too-little-work",
         f"Too little work per call: for {share:.0%} of the time all devices are idle while Python runs and starts "
-        f"ops; each call runs {per_call}, of {each_us:,.0f} µs on average. Use larger "
+        f"ops; each call runs {per_call}, of {each_us:,.0f} µs on average.{_saved(profile, alone_ns)} Use larger "
         "batches, and put the whole step into one tf.function.",
+        alone_ns,
     )
 
 
@@ -238,14 +269,35 @@ _RULES: tuple[Callable[[Profile], Cause | None], ...] = (
 )
 
 
+def _saved(profile: Profile, saved_ns: float, how: str = "Without it") -> str:
+    """What a call would take less without a cause that costs so much of all calls; empty where that is very little.
+
+    It is an estimate in which nothing else changes: other causes may show once this one is gone.
+    """
+    calls = max(1, profile.calls)
+    if saved_ns < _WORTH_SAYING * profile.wall_ns:
+        return ""
+    saved_ms, wall_ms = saved_ns / calls / 1e6, profile.wall_ns / calls / 1e6
+    return f" {how}, a call would take about {saved_ms:,.3g} of its {wall_ms:,.3g} ms less."
+
+
 def _dependent(profile: Profile) -> bool:
     return profile.independent_share is not None and profile.independent_share < _INDEPENDENT
 
 
-def _working(profile: Profile) -> list[DeviceTimes]:
-    """List the requested devices that do a real part of the computing."""
+def _working(profile: Profile, *, by_ops: bool = False) -> list[DeviceTimes]:
+    """List the requested devices that do a real part of the computing: of the time, or ``by_ops`` also of the ops.
+
+    A stage of few layers may take next to no time beside one of many.
+    """
     most = max(map(_typical_ns, profile.listed), default=0)
-    return [each for each in profile.listed if _typical_ns(each) > 0 and _typical_ns(each) >= _TAKES_PART * most]
+    most_ops = max((each.forward_ops + each.gradient_ops for each in profile.listed), default=0)
+
+    def takes_part(each: DeviceTimes) -> bool:
+        ops = each.forward_ops + each.gradient_ops if by_ops else 0
+        return _typical_ns(each) >= _TAKES_PART * most or (ops > 0 and ops >= _TAKES_PART * most_ops)
+
+    return [each for each in profile.listed if _typical_ns(each) > 0 and takes_part(each)]
 
 
 def _typical_ns(times: DeviceTimes) -> int:

@@ -10,7 +10,7 @@ import numpy as np
 
 from harness.judgement.diagnosis.joins import WITHOUT, Join, PerShard, alone, shard_leaves
 from harness.judgement.diagnosis.layout import Layout, partitions
-from harness.judgement.diagnosis.leaves import explains, place_of
+from harness.judgement.diagnosis.leaves import explains, handle_of, place_of, variables_text
 from harness.judgement.diagnosis.question import Cause, Question
 from harness.judgement.diagnosis.rule import Rule
 from harness.judgement.diagnosis.terms import once_per_shard
@@ -72,8 +72,19 @@ def _claims(question: Question) -> Iterator[Cause]:
                         if any(isinstance(grad, tf.IndexedSlices) for grad in own[0][1]):
                             yield Cause(_DENSE, place, next_step=_ALIKE)
                         return
-                    yield Cause(sentence or _added_up(question, layout, gathered, joined[1]), place)
+                    sentence = sentence or _added_up(question, layout, gathered, joined[1])
+                    yield Cause(_only_in(question, result, joined[2]) + sentence, place)
                     return
+
+
+def _only_in(question: Question, result: Result | None, variables: Any) -> str:
+    """Of which variables a sentence is true, if it is not true of all that the optimizer updates."""
+    handles = {handle_of(variable) for variable in variables}
+    right = [leaf for leaf in question.leaves if leaf.part == "state" and leaf not in question.wrong]
+    right = [leaf for leaf in right if handle_of(question.watched[leaf.index]) in handles]
+    if not right or explains(result, right):
+        return ""
+    return f"for {variables_text(question.wrong_states)} alone, "
 
 
 def _not_that_of_the_batch(question: Question, layout: Layout, joined: str, how: str) -> str:

@@ -89,7 +89,8 @@ def _step_again(question: Question, states: Sequence[Leaf]) -> tuple[str, Leaf] 
 
 
 def _applied_again(question: Question, states: Sequence[Leaf]) -> tuple[str, Leaf] | None:
-    """The right gradients given to the optimizer several times."""
+    """All of the right gradients given to the optimizer several times: what else it updates is explained too."""
+    every = [leaf for leaf in question.leaves if leaf.part == "state"]
     for times in _numbers(question) if applied_by(question) else ():
 
         def again(original: Callable[..., Any], optimizer: Any, *given: Any, often: int = times) -> Any:
@@ -97,7 +98,7 @@ def _applied_again(question: Question, states: Sequence[Leaf]) -> tuple[str, Lea
 
         with applying(again):
             result = question.run(gradients=False)
-        if explains(result, states):
+        if explains(result, every):
             return f"the optimizer applies the same gradients {times} times instead of once", states[0]
     return None
 
